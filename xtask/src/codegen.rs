@@ -1,7 +1,8 @@
 //! Generates `crates/proto/src/generated` and `docs/config.md` from `proto/`.
 //!
-//! In the former, four things come out: the messages, borrowed views of those that readers use, the
-//! field-number constants, and the descriptor set that text printing and parsing use.
+//! In the former, five things come out: the messages, borrowed views of those that readers use, the
+//! field-number constants, the descriptor set that text printing and parsing use, and that of the
+//! extensions.
 
 mod code;
 mod fields;
@@ -18,6 +19,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ferretto_wire::{Encoder, Fields};
+
+/// The folder of the fields that Android, Chrome and GPU libraries add to packets.
+const EXTENSIONS: &str = "perfetto/extensions/";
 
 /// Generated files, by path below `generated/`.
 type Output = BTreeMap<String, Vec<u8>>;
@@ -129,8 +133,9 @@ fn generate() -> Result<Output> {
     output.insert("fields.rs".into(), fields::module(&set.file).into_bytes());
     messages::generate(&set.file, &mut output)?;
     output.insert("views.rs".into(), views::module(&set.file)?.into_bytes());
-    let descriptors = without_comments(&compiler.encode_file_descriptor_set())?;
-    output.insert("descriptors.bin".into(), descriptors);
+    let (own, extensions) = without_comments(&compiler.encode_file_descriptor_set())?;
+    output.insert("descriptors.bin".into(), own);
+    output.insert("extensions.bin".into(), extensions);
     Ok(output)
 }
 
@@ -149,13 +154,14 @@ fn compile(proto: &Path) -> Result<protox::Compiler> {
     Ok(compiler)
 }
 
-/// The encoded descriptor set without comments and places in the source. All else stays as the
-/// compiler wrote it, also options that are extensions, which the Rust types of descriptors do not
-/// hold.
-fn without_comments(set: &[u8]) -> Result<Vec<u8>> {
+/// The encoded descriptor sets of the schema and of the extensions, without comments and places in
+/// the source. All else stays as the compiler wrote it, also options that are extensions, which the
+/// Rust types of descriptors do not hold.
+fn without_comments(set: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
     const FILE: u32 = 1;
+    const NAME: u32 = 1;
     const SOURCE_CODE_INFO: u32 = 9;
-    let mut output = Vec::new();
+    let (mut own, mut extensions) = (Vec::new(), Vec::new());
     for file in Fields::new(set) {
         let file = file?;
         let bytes = file.as_bytes().context("a descriptor set has only files")?;
@@ -168,9 +174,15 @@ fn without_comments(set: &[u8]) -> Result<Vec<u8>> {
             }
             start = fields.offset();
         }
-        Encoder::new(&mut output).bytes(FILE, &kept);
+        let name = Fields::find(NAME, bytes).and_then(|name| name.as_str_lossy());
+        let set = match name.unwrap_or_default() {
+            name if name.starts_with(EXTENSIONS) => &mut extensions,
+            name if name.starts_with("google/") => continue,
+            _ => &mut own,
+        };
+        Encoder::new(set).bytes(FILE, &kept);
     }
-    Ok(output)
+    Ok((own, extensions))
 }
 
 fn list_protos(base: &Path, dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {

@@ -86,3 +86,8 @@ pub use generated::*;
 /// order of dependency.
 #[cfg(feature = "descriptors")]
 pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");
+
+/// The fields that Android, Chrome and GPU libraries add to packets, interned data and track
+/// events, and their messages: an encoded `google.protobuf.FileDescriptorSet` of these files alone.
+#[cfg(feature = "descriptors")]
+pub const EXTENSION_DESCRIPTORS: &[u8] = include_bytes!("generated/extensions.bin");

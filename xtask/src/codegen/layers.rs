@@ -96,6 +96,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("perfetto/trace/ftrace/task.proto", Layer::Trace),
     ("perfetto/trace/ftrace/", Layer::DescriptorsOnly),
     ("perfetto/trace/", Layer::Trace),
+    (super::EXTENSIONS, Layer::DescriptorsOnly),
 ];
 
 impl Layer {

@@ -5,6 +5,12 @@ pub mod activate_triggers_request {
     pub const TRIGGER_NAMES: u32 = 1;
 }
 
+/// Field numbers of `ActiveProcesses`.
+#[cfg(feature = "descriptors")]
+pub mod active_processes {
+    pub const PID: u32 = 1;
+}
+
 /// Field numbers of `AddressSymbols`.
 pub mod address_symbols {
     pub const ADDRESS: u32 = 1;
@@ -53,6 +59,13 @@ pub mod alloc_pages_sys_start_ftrace_event {
     pub const ORDER: u32 = 2;
 }
 
+/// Field numbers of `AndroidActivity`.
+#[cfg(feature = "descriptors")]
+pub mod android_activity {
+    pub const NAME: u32 = 1;
+    pub const VIEW: u32 = 2;
+}
+
 /// Field numbers of `AndroidAflags`.
 #[cfg(feature = "descriptors")]
 pub mod android_aflags {
@@ -78,6 +91,22 @@ pub mod android_aflags {
 #[cfg(feature = "descriptors")]
 pub mod android_aflags_config {
     pub const POLL_MS: u32 = 1;
+}
+
+/// Field numbers of `AndroidChoreographerFrameCallbackData`.
+#[cfg(feature = "descriptors")]
+pub mod android_choreographer_frame_callback_data {
+    pub const FRAME_TIME_US: u32 = 1;
+    pub const FRAME_TIMELINE: u32 = 2;
+    pub const PREFERRED_FRAME_TIMELINE_INDEX: u32 = 3;
+    pub const CHROME_PREFERRED_FRAME_TIMELINE: u32 = 4;
+
+    /// Field numbers of `FrameTimeline`.
+    pub mod frame_timeline {
+        pub const VSYNC_ID: u32 = 1;
+        pub const LATCH_DELTA_US: u32 = 2;
+        pub const PRESENT_DELTA_US: u32 = 3;
+    }
 }
 
 /// Field numbers of `AndroidEnergyConsumer`.
@@ -198,6 +227,13 @@ pub mod android_game_intervention_list_config {
     pub const PACKAGE_NAME_FILTER: u32 = 1;
 }
 
+/// Field numbers of `AndroidIPC`.
+#[cfg(feature = "descriptors")]
+pub mod android_ipc {
+    pub const NAME: u32 = 1;
+    pub const DUR_MS: u32 = 2;
+}
+
 /// Field numbers of `AndroidInputEventConfig`.
 #[cfg(feature = "descriptors")]
 pub mod android_input_event_config {
@@ -304,6 +340,14 @@ pub mod android_system_property_config {
     pub const PROPERTY_NAME: u32 = 2;
 }
 
+/// Field numbers of `AndroidToolbar`.
+#[cfg(feature = "descriptors")]
+pub mod android_toolbar {
+    pub const BLOCK_CAPTURE_REASON: u32 = 1;
+    pub const ALLOW_CAPTURE_REASON: u32 = 2;
+    pub const SNAPSHOT_DIFFERENCE: u32 = 3;
+}
+
 /// Field numbers of `AndroidUserList`.
 #[cfg(feature = "descriptors")]
 pub mod android_user_list {
@@ -321,6 +365,57 @@ pub mod android_user_list {
 #[cfg(feature = "descriptors")]
 pub mod android_user_list_config {
     pub const USER_TYPE_FILTER: u32 = 1;
+}
+
+/// Field numbers of `AndroidView`.
+#[cfg(feature = "descriptors")]
+pub mod android_view {
+    pub const ID: u32 = 1;
+    pub const PARENT_ID: u32 = 2;
+    pub const IS_SHOWN: u32 = 3;
+    pub const IS_DIRTY: u32 = 4;
+    pub const CLASS_NAME: u32 = 5;
+    pub const RESOURCE_NAME: u32 = 6;
+}
+
+/// Field numbers of `AndroidViewDump`.
+#[cfg(feature = "descriptors")]
+pub mod android_view_dump {
+    pub const ACTIVITY: u32 = 1;
+}
+
+/// Field numbers of `AndroidVsyncIntervalDecision`.
+#[cfg(feature = "descriptors")]
+pub mod android_vsync_interval_decision {
+    pub const SOURCE: u32 = 1;
+    pub const OS_PROVIDED_INTERVAL_US: u32 = 2;
+    pub const TIMELINE_DERIVED_INTERVAL_US: u32 = 3;
+    pub const SNAPPED_SUPPORTED_INTERVAL_US: u32 = 4;
+    pub const SUPPORTED_INTERVALS_US: u32 = 5;
+}
+
+/// Field numbers of `AnimationFrameScriptTimingInfo`.
+#[cfg(feature = "descriptors")]
+pub mod animation_frame_script_timing_info {
+    pub const STYLE_DURATION_MS: u32 = 1;
+    pub const LAYOUT_DURATION_MS: u32 = 2;
+    pub const PAUSE_DURATION_MS: u32 = 3;
+    pub const CLASS_LIKE_NAME: u32 = 4;
+    pub const PROPERTY_LIKE_NAME: u32 = 5;
+    pub const SOURCE_LOCATION_URL: u32 = 6;
+    pub const SOURCE_LOCATION_FUNCTION_NAME: u32 = 7;
+    pub const SOURCE_LOCATION_CHAR_POSITION: u32 = 8;
+    pub const INVOKER_TYPE: u32 = 9;
+    pub const THIRD_PARTY_TECHNOLOGY: u32 = 10;
+}
+
+/// Field numbers of `AnimationFrameTimingInfo`.
+#[cfg(feature = "descriptors")]
+pub mod animation_frame_timing_info {
+    pub const BLOCKING_DURATION_MS: u32 = 1;
+    pub const DURATION_MS: u32 = 2;
+    pub const NUM_SCRIPTS: u32 = 3;
+    pub const BEGIN_FRAME_ID: u32 = 4;
 }
 
 /// Field numbers of `AppWakelocksConfig`.
@@ -353,6 +448,12 @@ pub mod attach_request {
 /// Field numbers of `AttachResponse`.
 pub mod attach_response {
     pub const TRACE_CONFIG: u32 = 1;
+}
+
+/// Field numbers of `BackForwardCacheCanStoreDocumentResult`.
+#[cfg(feature = "descriptors")]
+pub mod back_forward_cache_can_store_document_result {
+    pub const BACK_FORWARD_CACHE_NOT_RESTORED_REASON: u32 = 1;
 }
 
 /// Field numbers of `BackgroundTracingMetadata`.
@@ -426,9 +527,40 @@ pub mod begin_frame_args {
     pub const FRAMES_THROTTLED_SINCE_LAST: u32 = 12;
 }
 
+/// Field numbers of `BeginFrameArgsV2`.
+#[cfg(feature = "descriptors")]
+pub mod begin_frame_args_v2 {
+    pub const TYPE: u32 = 1;
+    pub const SOURCE_ID: u32 = 2;
+    pub const SEQUENCE_NUMBER: u32 = 3;
+    pub const FRAME_TIME_US: u32 = 4;
+    pub const DEADLINE_US: u32 = 5;
+    pub const INTERVAL_DELTA_US: u32 = 6;
+    pub const ON_CRITICAL_PATH: u32 = 7;
+    pub const ANIMATE_ONLY: u32 = 8;
+    pub const SOURCE_LOCATION_IID: u32 = 9;
+    pub const SOURCE_LOCATION: u32 = 10;
+    pub const FRAMES_THROTTLED_SINCE_LAST: u32 = 11;
+    pub const UNTHROTTLED_INTERVAL_DELTA_US: u32 = 12;
+}
+
+/// Field numbers of `BeginFrameId`.
+#[cfg(feature = "descriptors")]
+pub mod begin_frame_id {
+    pub const SOURCE_ID: u32 = 1;
+    pub const SEQUENCE_NUMBER: u32 = 2;
+}
+
 /// Field numbers of `BeginFrameObserverState`.
 #[cfg(feature = "descriptors")]
 pub mod begin_frame_observer_state {
+    pub const DROPPED_BEGIN_FRAME_ARGS: u32 = 1;
+    pub const LAST_BEGIN_FRAME_ARGS: u32 = 2;
+}
+
+/// Field numbers of `BeginFrameObserverStateV2`.
+#[cfg(feature = "descriptors")]
+pub mod begin_frame_observer_state_v2 {
     pub const DROPPED_BEGIN_FRAME_ARGS: u32 = 1;
     pub const LAST_BEGIN_FRAME_ARGS: u32 = 2;
 }
@@ -442,9 +574,40 @@ pub mod begin_frame_source_state {
     pub const LAST_BEGIN_FRAME_ARGS: u32 = 4;
 }
 
+/// Field numbers of `BeginFrameSourceStateV2`.
+#[cfg(feature = "descriptors")]
+pub mod begin_frame_source_state_v2 {
+    pub const SOURCE_ID: u32 = 1;
+    pub const PAUSED: u32 = 2;
+    pub const NUM_OBSERVERS: u32 = 3;
+    pub const LAST_BEGIN_FRAME_ARGS: u32 = 4;
+}
+
 /// Field numbers of `BeginImplFrameArgs`.
 #[cfg(feature = "descriptors")]
 pub mod begin_impl_frame_args {
+    pub const UPDATED_AT_US: u32 = 1;
+    pub const FINISHED_AT_US: u32 = 2;
+    pub const STATE: u32 = 3;
+    pub const CURRENT_ARGS: u32 = 4;
+    pub const LAST_ARGS: u32 = 5;
+    pub const TIMESTAMPS_IN_US: u32 = 6;
+
+    /// Field numbers of `TimestampsInUs`.
+    pub mod timestamps_in_us {
+        pub const INTERVAL_DELTA: u32 = 1;
+        pub const NOW_TO_DEADLINE_DELTA: u32 = 2;
+        pub const FRAME_TIME_TO_NOW_DELTA: u32 = 3;
+        pub const FRAME_TIME_TO_DEADLINE_DELTA: u32 = 4;
+        pub const NOW: u32 = 5;
+        pub const FRAME_TIME: u32 = 6;
+        pub const DEADLINE: u32 = 7;
+    }
+}
+
+/// Field numbers of `BeginImplFrameArgsV2`.
+#[cfg(feature = "descriptors")]
+pub mod begin_impl_frame_args_v2 {
     pub const UPDATED_AT_US: u32 = 1;
     pub const FINISHED_AT_US: u32 = 2;
     pub const STATE: u32 = 3;
@@ -529,6 +692,14 @@ pub mod binder_transaction_received_ftrace_event {
 #[cfg(feature = "descriptors")]
 pub mod binder_unlock_ftrace_event {
     pub const TAG: u32 = 1;
+}
+
+/// Field numbers of `BlinkTaskScope`.
+#[cfg(feature = "descriptors")]
+pub mod blink_task_scope {
+    pub const TYPE: u32 = 1;
+    pub const SCOPE_TASK_ID: u32 = 2;
+    pub const RUNNING_TASK_ID_TO_BE_RESTORED: u32 = 3;
 }
 
 /// Field numbers of `BlockBioBackmergeFtraceEvent`.
@@ -747,6 +918,15 @@ pub mod block_unplug_ftrace_event {
     pub const COMM: u32 = 2;
 }
 
+/// Field numbers of `BrowsingContextState`.
+#[cfg(feature = "descriptors")]
+pub mod browsing_context_state {
+    pub const BROWSING_INSTANCE_ID: u32 = 1;
+    pub const COOP_RELATED_GROUP_ID: u32 = 2;
+    pub const COOP_RELATED_GROUP_TOKEN: u32 = 3;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
 /// Field numbers of `CSwitchEtwEvent`.
 #[cfg(feature = "descriptors")]
 pub mod c_switch_etw_event {
@@ -871,6 +1051,20 @@ pub mod change_trace_config_request {
     pub const TRACE_CONFIG: u32 = 1;
 }
 
+/// Field numbers of `ChildProcessLauncherPriority`.
+#[cfg(feature = "descriptors")]
+pub mod child_process_launcher_priority {
+    pub const IS_BACKGROUNDED: u32 = 1;
+    pub const HAS_PENDING_VIEWS: u32 = 2;
+    pub const IMPORTANCE: u32 = 3;
+}
+
+/// Field numbers of `ChromeAccessibilityWinNotifyWinEvent`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_accessibility_win_notify_win_event {
+    pub const NATIVE_EVENT: u32 = 1;
+}
+
 /// Field numbers of `ChromeActiveProcesses`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_active_processes {
@@ -897,9 +1091,36 @@ pub mod chrome_benchmark_metadata {
     pub const HAD_FAILURES: u32 = 9;
 }
 
+/// Field numbers of `ChromeBrowserContext`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_browser_context {
+    pub const ID: u32 = 2;
+}
+
 /// Field numbers of `ChromeCompositorSchedulerState`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_compositor_scheduler_state {
+    pub const STATE_MACHINE: u32 = 1;
+    pub const OBSERVING_BEGIN_FRAME_SOURCE: u32 = 2;
+    pub const BEGIN_IMPL_FRAME_DEADLINE_TASK: u32 = 3;
+    pub const PENDING_BEGIN_FRAME_TASK: u32 = 4;
+    pub const SKIPPED_LAST_FRAME_MISSED_EXCEEDED_DEADLINE: u32 = 5;
+    pub const INSIDE_ACTION: u32 = 7;
+    pub const DEADLINE_MODE: u32 = 8;
+    pub const DEADLINE_US: u32 = 9;
+    pub const DEADLINE_SCHEDULED_AT_US: u32 = 10;
+    pub const NOW_US: u32 = 11;
+    pub const NOW_TO_DEADLINE_DELTA_US: u32 = 12;
+    pub const NOW_TO_DEADLINE_SCHEDULED_AT_DELTA_US: u32 = 13;
+    pub const BEGIN_IMPL_FRAME_ARGS: u32 = 14;
+    pub const BEGIN_FRAME_OBSERVER_STATE: u32 = 15;
+    pub const BEGIN_FRAME_SOURCE_STATE: u32 = 16;
+    pub const COMPOSITOR_TIMING_HISTORY: u32 = 17;
+}
+
+/// Field numbers of `ChromeCompositorSchedulerStateV2`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_compositor_scheduler_state_v2 {
     pub const STATE_MACHINE: u32 = 1;
     pub const OBSERVING_BEGIN_FRAME_SOURCE: u32 = 2;
     pub const BEGIN_IMPL_FRAME_DEADLINE_TASK: u32 = 3;
@@ -983,6 +1204,72 @@ pub mod chrome_compositor_state_machine {
     }
 }
 
+/// Field numbers of `ChromeCompositorStateMachineV2`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_compositor_state_machine_v2 {
+    pub const MAJOR_STATE: u32 = 1;
+    pub const MINOR_STATE: u32 = 2;
+
+    /// Field numbers of `MajorStateV2`.
+    pub mod major_state_v2 {
+        pub const NEXT_ACTION: u32 = 1;
+        pub const BEGIN_IMPL_FRAME_STATE: u32 = 2;
+        pub const BEGIN_MAIN_FRAME_STATE: u32 = 3;
+        pub const LAYER_TREE_FRAME_SINK_STATE: u32 = 4;
+        pub const FORCED_REDRAW_STATE: u32 = 5;
+    }
+
+    /// Field numbers of `MinorStateV2`.
+    pub mod minor_state_v2 {
+        pub const COMMIT_COUNT: u32 = 1;
+        pub const CURRENT_FRAME_NUMBER: u32 = 2;
+        pub const LAST_FRAME_NUMBER_SUBMIT_PERFORMED: u32 = 3;
+        pub const LAST_FRAME_NUMBER_DRAW_PERFORMED: u32 = 4;
+        pub const LAST_FRAME_NUMBER_BEGIN_MAIN_FRAME_SENT: u32 = 5;
+        pub const DID_DRAW: u32 = 6;
+        pub const DID_SEND_BEGIN_MAIN_FRAME_FOR_CURRENT_FRAME: u32 = 7;
+        pub const DID_NOTIFY_BEGIN_MAIN_FRAME_NOT_EXPECTED_UNTIL: u32 = 8;
+        pub const DID_NOTIFY_BEGIN_MAIN_FRAME_NOT_EXPECTED_SOON: u32 = 9;
+        pub const WANTS_BEGIN_MAIN_FRAME_NOT_EXPECTED: u32 = 10;
+        pub const DID_COMMIT_DURING_FRAME: u32 = 11;
+        pub const DID_INVALIDATE_LAYER_TREE_FRAME_SINK: u32 = 12;
+        pub const DID_PERFORM_IMPL_SIDE_INVALIDAION: u32 = 13;
+        pub const DID_PREPARE_TILES: u32 = 14;
+        pub const CONSECUTIVE_CHECKERBOARD_ANIMATIONS: u32 = 15;
+        pub const PENDING_SUBMIT_FRAMES: u32 = 16;
+        pub const SUBMIT_FRAMES_WITH_CURRENT_LAYER_TREE_FRAME_SINK: u32 = 17;
+        pub const NEEDS_REDRAW: u32 = 18;
+        pub const NEEDS_PREPARE_TILES: u32 = 19;
+        pub const NEEDS_BEGIN_MAIN_FRAME: u32 = 20;
+        pub const NEEDS_ONE_BEGIN_IMPL_FRAME: u32 = 21;
+        pub const VISIBLE: u32 = 22;
+        pub const BEGIN_FRAME_SOURCE_PAUSED: u32 = 23;
+        pub const CAN_DRAW: u32 = 24;
+        pub const RESOURCELESS_DRAW: u32 = 25;
+        pub const HAS_PENDING_TREE: u32 = 26;
+        pub const PENDING_TREE_IS_READY_FOR_ACTIVATION: u32 = 27;
+        pub const ACTIVE_TREE_NEEDS_FIRST_DRAW: u32 = 28;
+        pub const ACTIVE_TREE_IS_READY_TO_DRAW: u32 = 29;
+        pub const DID_CREATE_AND_INITIALIZE_FIRST_LAYER_TREE_FRAME_SINK: u32 = 30;
+        pub const TREE_PRIORITY: u32 = 31;
+        pub const SCROLL_HANDLER_STATE: u32 = 32;
+        pub const CRITICAL_BEGIN_MAIN_FRAME_TO_ACTIVATE_IS_FAST: u32 = 33;
+        pub const MAIN_THREAD_MISSED_LAST_DEADLINE: u32 = 34;
+        pub const VIDEO_NEEDS_BEGIN_FRAMES: u32 = 36;
+        pub const DEFER_BEGIN_MAIN_FRAME: u32 = 37;
+        pub const LAST_COMMIT_HAD_NO_UPDATES: u32 = 38;
+        pub const DID_DRAW_IN_LAST_FRAME: u32 = 39;
+        pub const DID_SUBMIT_IN_LAST_FRAME: u32 = 40;
+        pub const NEEDS_IMPL_SIDE_INVALIDATION: u32 = 41;
+        pub const CURRENT_PENDING_TREE_IS_IMPL_SIDE: u32 = 42;
+        pub const PREVIOUS_PENDING_TREE_WAS_IMPL_SIDE: u32 = 43;
+        pub const PROCESSING_ANIMATION_WORKLETS_FOR_ACTIVE_TREE: u32 = 44;
+        pub const PROCESSING_ANIMATION_WORKLETS_FOR_PENDING_TREE: u32 = 45;
+        pub const PROCESSING_PAINT_WORKLETS_FOR_PENDING_TREE: u32 = 46;
+        pub const SHOULD_WARM_UP: u32 = 47;
+    }
+}
+
 /// Field numbers of `ChromeConfig`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_config {
@@ -1010,6 +1297,13 @@ pub mod chrome_event_bundle {
     pub const STRING_TABLE: u32 = 3;
 }
 
+/// Field numbers of `ChromeExtensionId`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_extension_id {
+    pub const EXTENSION_ID: u32 = 1;
+    pub const PSEUDONYMIZED_EXTENSION_ID: u32 = 2;
+}
+
 /// Field numbers of `ChromeFrameReporter`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_frame_reporter {
@@ -1031,6 +1325,55 @@ pub mod chrome_frame_reporter {
     pub const CHECKERBOARDED_NEEDS_RECORD: u32 = 16;
     pub const SURFACE_FRAME_TRACE_ID: u32 = 17;
     pub const DISPLAY_TRACE_ID: u32 = 18;
+}
+
+/// Field numbers of `ChromeFrameReporter2`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_frame_reporter2 {
+    pub const STATE: u32 = 1;
+    pub const REASON: u32 = 2;
+    pub const FRAME_SOURCE: u32 = 3;
+    pub const FRAME_SEQUENCE: u32 = 4;
+    pub const AFFECTS_SMOOTHNESS: u32 = 5;
+    pub const SCROLL_STATE: u32 = 6;
+    pub const HAS_MAIN_ANIMATION: u32 = 7;
+    pub const HAS_COMPOSITOR_ANIMATION: u32 = 8;
+    pub const HAS_SMOOTH_INPUT_MAIN: u32 = 9;
+    pub const HAS_MISSING_CONTENT: u32 = 10;
+    pub const LAYER_TREE_HOST_ID: u32 = 11;
+    pub const HAS_HIGH_LATENCY: u32 = 12;
+    pub const FRAME_TYPE: u32 = 13;
+    pub const HIGH_LATENCY_CONTRIBUTION_STAGE: u32 = 14;
+    pub const CHECKERBOARDED_NEEDS_RASTER: u32 = 15;
+    pub const CHECKERBOARDED_NEEDS_RECORD: u32 = 16;
+    pub const SURFACE_FRAME_TRACE_ID: u32 = 17;
+    pub const DISPLAY_TRACE_ID: u32 = 18;
+}
+
+/// Field numbers of `ChromeGraphicsPipeline`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_graphics_pipeline {
+    pub const STEP: u32 = 1;
+    pub const FRAME_SINK_ID: u32 = 2;
+    pub const SURFACE_FRAME_TRACE_ID: u32 = 10;
+    pub const DISPLAY_TRACE_ID: u32 = 3;
+    pub const AGGREGATED_SURFACE_FRAME_TRACE_IDS: u32 = 8;
+    pub const LOCAL_SURFACE_ID: u32 = 4;
+    pub const FRAME_SEQUENCE: u32 = 5;
+    pub const FRAME_SKIPPED_REASON: u32 = 6;
+    pub const BACKEND_FRAME_ID: u32 = 7;
+    pub const LATENCY_IDS: u32 = 9;
+}
+
+/// Field numbers of `ChromeHashedPerformanceMark`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_hashed_performance_mark {
+    pub const SITE_HASH: u32 = 1;
+    pub const SITE: u32 = 2;
+    pub const MARK_HASH: u32 = 3;
+    pub const MARK: u32 = 4;
+    pub const EXECUTION_CONTEXT_ID: u32 = 5;
+    pub const SEQUENCE_NUMBER: u32 = 6;
 }
 
 /// Field numbers of `ChromeHistogramSample`.
@@ -1079,6 +1422,27 @@ pub mod chrome_latency_info {
     }
 }
 
+/// Field numbers of `ChromeLatencyInfo2`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_latency_info2 {
+    pub const TRACE_ID: u32 = 1;
+    pub const STEP: u32 = 2;
+    pub const FRAME_TREE_NODE_ID: u32 = 3;
+    pub const COMPONENT_INFO: u32 = 4;
+    pub const IS_COALESCED: u32 = 5;
+    pub const GESTURE_SCROLL_ID: u32 = 6;
+    pub const TOUCH_ID: u32 = 7;
+    pub const INPUT_TYPE: u32 = 8;
+    pub const INPUT_RESULT_STATE: u32 = 9;
+    pub const COALESCED_TRACE_IDS: u32 = 10;
+
+    /// Field numbers of `ComponentInfo`.
+    pub mod component_info {
+        pub const COMPONENT_TYPE: u32 = 1;
+        pub const TIME_US: u32 = 2;
+    }
+}
+
 /// Field numbers of `ChromeLegacyIpc`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_legacy_ipc {
@@ -1093,11 +1457,25 @@ pub mod chrome_legacy_json_trace {
     pub const DATA: u32 = 2;
 }
 
+/// Field numbers of `ChromeMemoryPressureNotification`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_memory_pressure_notification {
+    pub const LEVEL: u32 = 1;
+    pub const CREATION_LOCATION_IID: u32 = 2;
+}
+
 /// Field numbers of `ChromeMessagePump`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_message_pump {
     pub const SENT_MESSAGES_IN_QUEUE: u32 = 1;
     pub const IO_HANDLER_LOCATION_IID: u32 = 2;
+}
+
+/// Field numbers of `ChromeMessagePumpForUI`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_message_pump_for_ui {
+    pub const MESSAGE_ID: u32 = 1;
+    pub const WAIT_FOR_OBJECT_RESULT: u32 = 2;
 }
 
 /// Field numbers of `ChromeMetadata`.
@@ -1170,12 +1548,52 @@ pub mod chrome_process_descriptor {
     pub const CRASH_TRACE_ID: u32 = 5;
 }
 
+/// Field numbers of `ChromeProfileDestroyer`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_profile_destroyer {
+    pub const PROFILE_PTR: u32 = 1;
+    pub const IS_OFF_THE_RECORD: u32 = 2;
+    pub const OTR_PROFILE_ID: u32 = 3;
+    pub const HOST_COUNT_AT_CREATION: u32 = 4;
+    pub const HOST_COUNT_AT_DESTRUCTION: u32 = 5;
+    pub const RENDER_PROCESS_HOST_PTR: u32 = 6;
+}
+
+/// Field numbers of `ChromeRasterTask`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_raster_task {
+    pub const SOURCE_FRAME_NUMBER: u32 = 1;
+}
+
 /// Field numbers of `ChromeRendererSchedulerState`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_renderer_scheduler_state {
     pub const RAIL_MODE: u32 = 1;
     pub const IS_BACKGROUNDED: u32 = 2;
     pub const IS_HIDDEN: u32 = 3;
+}
+
+/// Field numbers of `ChromeSamplingProfilerSampleCollected`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_sampling_profiler_sample_collected {
+    pub const FRAME_COUNT: u32 = 1;
+    pub const WRITE_STATUS: u32 = 2;
+    pub const SAMPLED_THREAD_ID: u32 = 3;
+}
+
+/// Field numbers of `ChromeSqlDiagnostics`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_sql_diagnostics {
+    pub const REPORTED_SQLITE_ERROR_CODE: u32 = 1;
+    pub const ERROR_CODE: u32 = 2;
+    pub const LAST_ERRNO: u32 = 3;
+    pub const SQL_STATEMENT: u32 = 4;
+    pub const VERSION: u32 = 5;
+    pub const SCHEMA_SQL_ROWS: u32 = 6;
+    pub const SCHEMA_OTHER_ROW_NAMES: u32 = 7;
+    pub const HAS_VALID_HEADER: u32 = 8;
+    pub const HAS_VALID_SCHEMA: u32 = 9;
+    pub const ERROR_MESSAGE: u32 = 10;
 }
 
 /// Field numbers of `ChromeStringTableEntry`.
@@ -1197,12 +1615,38 @@ pub mod chrome_study_translation_table {
     }
 }
 
+/// Field numbers of `ChromeTaskAnnotator`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_task_annotator {
+    pub const IPC_HASH: u32 = 1;
+    pub const TASK_DELAY_US: u32 = 2;
+    pub const DELAY_POLICY: u32 = 3;
+}
+
+/// Field numbers of `ChromeTaskPostedToDisabledQueue`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_task_posted_to_disabled_queue {
+    pub const TASK_QUEUE_NAME: u32 = 1;
+    pub const TIME_SINCE_DISABLED_MS: u32 = 2;
+    pub const IPC_HASH: u32 = 3;
+    pub const SOURCE_LOCATION_IID: u32 = 4;
+}
+
 /// Field numbers of `ChromeThreadDescriptor`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_thread_descriptor {
     pub const THREAD_TYPE: u32 = 1;
     pub const LEGACY_SORT_INDEX: u32 = 2;
     pub const IS_SANDBOXED_TID: u32 = 3;
+}
+
+/// Field numbers of `ChromeThreadPoolTask`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_thread_pool_task {
+    pub const TASK_PRIORITY: u32 = 1;
+    pub const EXECUTION_MODE: u32 = 2;
+    pub const SEQUENCE_TOKEN: u32 = 3;
+    pub const SHUTDOWN_BEHAVIOR: u32 = 4;
 }
 
 /// Field numbers of `ChromeTraceEvent`.
@@ -1253,12 +1697,109 @@ pub mod chrome_traced_value {
     pub const STRING_VALUE: u32 = 8;
 }
 
+/// Field numbers of `ChromeTrackEvent`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_track_event {
+    pub const CHROME_APP_STATE: u32 = 1000;
+    pub const CHROME_MEMORY_PRESSURE_NOTIFICATION: u32 = 1001;
+    pub const CHROME_TASK_ANNOTATOR: u32 = 1002;
+    pub const CHROME_BROWSER_CONTEXT: u32 = 1003;
+    pub const CHROME_PROFILE_DESTROYER: u32 = 1004;
+    pub const CHROME_TASK_POSTED_TO_DISABLED_QUEUE: u32 = 1005;
+    pub const CHROME_RASTER_TASK: u32 = 1006;
+    pub const CHROME_MESSAGE_PUMP_FOR_UI: u32 = 1007;
+    pub const RENDER_FRAME_IMPL_DELETION: u32 = 1008;
+    pub const SHOULD_SWAP_BROWSING_INSTANCES_RESULT: u32 = 1009;
+    pub const FRAME_TREE_NODE_INFO: u32 = 1010;
+    pub const CHROME_HASHED_PERFORMANCE_MARK: u32 = 1011;
+    pub const RENDER_PROCESS_HOST: u32 = 1012;
+    pub const RENDER_PROCESS_HOST_CLEANUP: u32 = 1013;
+    pub const RENDER_PROCESS_HOST_LISTENER_CHANGED: u32 = 1014;
+    pub const CHILD_PROCESS_LAUNCHER_PRIORITY: u32 = 1015;
+    pub const RESOURCE_BUNDLE: u32 = 1016;
+    pub const CHROME_WEB_APP_BAD_NAVIGATE: u32 = 1017;
+    pub const CHROME_EXTENSION_ID: u32 = 1018;
+    pub const SITE_INSTANCE: u32 = 1019;
+    pub const RENDER_VIEW_HOST: u32 = 1020;
+    pub const RENDER_FRAME_PROXY_HOST: u32 = 1021;
+    pub const ANDROID_VIEW_DUMP: u32 = 1022;
+    pub const PARKABLE_STRING_COMPRESS_IN_BACKGROUND: u32 = 1023;
+    pub const PARKABLE_STRING_UNPARK: u32 = 1024;
+    pub const CHROME_SAMPLING_PROFILER_SAMPLE_COMPLETED: u32 = 1025;
+    pub const SEND_BEGIN_MAINFRAME_TO_COMMIT_BREAKDOWN: u32 = 1026;
+    pub const GLOBAL_RENDER_FRAME_HOST_ID: u32 = 1027;
+    pub const RENDER_FRAME_HOST: u32 = 1028;
+    pub const THREAD_POOL_TASK: u32 = 1029;
+    pub const BACK_FORWARD_CACHE_CAN_STORE_DOCUMENT_RESULT: u32 = 1030;
+    pub const RENDERER_MAIN_THREAD_TASK_EXECUTION: u32 = 1031;
+    pub const EVENT_LATENCY: u32 = 1032;
+    pub const PROCESS_SINGLETON: u32 = 1033;
+    pub const SITE_INSTANCE_GROUP: u32 = 1034;
+    pub const BROWSING_CONTEXT_STATE: u32 = 1035;
+    pub const DEVICE_THERMAL_STATE: u32 = 1036;
+    pub const NAVIGATION: u32 = 1037;
+    pub const ANDROID_IPC: u32 = 1038;
+    pub const SQL_DIAGNOSTICS: u32 = 1039;
+    pub const SEQUENCE_MANAGER_TASK: u32 = 1040;
+    pub const ANDROID_TOOLBAR: u32 = 1041;
+    pub const ACTIVE_PROCESSES: u32 = 1042;
+    pub const BLINK_TASK_SCOPE: u32 = 1043;
+    pub const UKM_PAGE_LOAD_TIMING_UPDATE: u32 = 1044;
+    pub const TAB_SWITCH_MEASUREMENT: u32 = 1046;
+    pub const SCROLL_DELTAS: u32 = 1047;
+    pub const WIN_RENDER_AUDIO_FROM_SOURCE: u32 = 1048;
+    pub const MAC_AUHAL_STREAM: u32 = 1049;
+    pub const LINUX_ALSA_OUTPUT: u32 = 1050;
+    pub const LINUX_PULSE_OUTPUT: u32 = 1051;
+    pub const CHROME_GRAPHICS_PIPELINE: u32 = 1052;
+    pub const CHROMEOS_CRAS_UNIFIED: u32 = 1053;
+    pub const LIBUNWINDSTACK_UNWINDER: u32 = 1054;
+    pub const SCROLL_PREDICTOR_METRICS: u32 = 1055;
+    pub const PAGE_LOAD: u32 = 1056;
+    pub const STARTUP: u32 = 1057;
+    pub const WEB_CONTENT_INTERACTION: u32 = 1058;
+    pub const EVENT_FORWARDER: u32 = 1059;
+    pub const TOUCH_DISPOSITION_GESTURE_FILTER: u32 = 1060;
+    pub const VIEW_CLASS_NAME: u32 = 1061;
+    pub const CC_SCHEDULER_STATE: u32 = 1062;
+    pub const WEBVIEW_STARTUP: u32 = 1063;
+    pub const ANIMATION_FRAME_TIMING_INFO: u32 = 1064;
+    pub const ANIMATION_FRAME_SCRIPT_TIMING_INFO: u32 = 1065;
+    pub const SCROLL_METRICS: u32 = 1066;
+    pub const MAIN_FRAME_PIPELINE: u32 = 1067;
+    pub const CHROME_LATENCY_INFO: u32 = 1068;
+    pub const EVENT_TIMING: u32 = 1069;
+    pub const ANDROID_CHOREOGRAPHER_FRAME_CALLBACK_DATA: u32 = 1070;
+    pub const CURRENT_TASK: u32 = 1071;
+    pub const WEB_EXPOSED_ISOLATION_INFO: u32 = 1072;
+    pub const URL_INFO: u32 = 1073;
+    pub const BEGIN_FRAME_ID: u32 = 1074;
+    pub const FRAME_REPORTER: u32 = 1075;
+    pub const INPUT_TRANSFER_HANDLER: u32 = 1076;
+    pub const RESPONSE_INFO: u32 = 1077;
+    pub const SCROLL_JANK_V4: u32 = 1078;
+    pub const MEMORY_DUMP_PROVIDER: u32 = 1079;
+    pub const CHROME_ACCESSIBILITY_WIN_NOTIFY_WIN_EVENT: u32 = 1080;
+    pub const FRAME_INTERVAL_DECIDER: u32 = 1081;
+    pub const BEGIN_FRAME_ARGS: u32 = 1082;
+    pub const MAC_VOUCHER_RELEASE: u32 = 1083;
+    pub const ANDROID_VSYNC_INTERVAL_DECISION: u32 = 1084;
+    pub const FRAME_DEADLINE_DECIDER: u32 = 1085;
+}
+
 /// Field numbers of `ChromeTrigger`.
 #[cfg(feature = "descriptors")]
 pub mod chrome_trigger {
     pub const TRIGGER_NAME: u32 = 1;
     pub const TRIGGER_NAME_HASH: u32 = 2;
     pub const FLOW_ID: u32 = 3;
+}
+
+/// Field numbers of `ChromeUnguessableToken`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_unguessable_token {
+    pub const LOW_TOKEN: u32 = 1;
+    pub const HIGH_TOKEN: u32 = 2;
 }
 
 /// Field numbers of `ChromeUserEvent`.
@@ -1278,6 +1819,17 @@ pub mod chrome_user_event_translation_table {
         pub const KEY: u32 = 1;
         pub const VALUE: u32 = 2;
     }
+}
+
+/// Field numbers of `ChromeWebAppBadNavigate`.
+#[cfg(feature = "descriptors")]
+pub mod chrome_web_app_bad_navigate {
+    pub const IS_KIOSK: u32 = 1;
+    pub const HAS_HOSTED_APP_CONTROLLER: u32 = 2;
+    pub const APP_NAME: u32 = 3;
+    pub const SYSTEM_APP_TYPE: u32 = 4;
+    pub const WEB_APP_PROVIDER_REGISTRY_READY: u32 = 5;
+    pub const SYSTEM_WEB_APP_MANAGER_SYNCHRONIZED: u32 = 6;
 }
 
 /// Field numbers of `ChromeWindowHandleEventInfo`.
@@ -1474,6 +2026,18 @@ pub mod compositor_timing_history {
     pub const DRAW_ESTIMATE_DELTA_US: u32 = 7;
 }
 
+/// Field numbers of `CompositorTimingHistoryV2`.
+#[cfg(feature = "descriptors")]
+pub mod compositor_timing_history_v2 {
+    pub const BEGIN_MAIN_FRAME_QUEUE_CRITICAL_ESTIMATE_DELTA_US: u32 = 1;
+    pub const BEGIN_MAIN_FRAME_QUEUE_NOT_CRITICAL_ESTIMATE_DELTA_US: u32 = 2;
+    pub const BEGIN_MAIN_FRAME_START_TO_READY_TO_COMMIT_ESTIMATE_DELTA_US: u32 = 3;
+    pub const COMMIT_TO_READY_TO_ACTIVATE_ESTIMATE_DELTA_US: u32 = 4;
+    pub const PREPARE_TILES_ESTIMATE_DELTA_US: u32 = 5;
+    pub const ACTIVATE_ESTIMATE_DELTA_US: u32 = 6;
+    pub const DRAW_ESTIMATE_DELTA_US: u32 = 7;
+}
+
 /// Field numbers of `ConcurrentSessionEvent`.
 pub mod concurrent_session_event {
     pub const STATE: u32 = 1;
@@ -1602,6 +2166,18 @@ pub mod cpuhp_pause_ftrace_event {
     pub const TIME: u32 = 4;
 }
 
+/// Field numbers of `CrasUnified`.
+#[cfg(feature = "descriptors")]
+pub mod cras_unified {
+    pub const UNDERRUN_DURATION_US: u32 = 1;
+    pub const LAST_UNDERRUN_DURATION_US: u32 = 2;
+    pub const UNDERRUN_GLITCH_DURATION_US: u32 = 3;
+    pub const LATENCY_US: u32 = 4;
+    pub const REQUESTED_FRAMES: u32 = 5;
+    pub const FILLED_FRAMES: u32 = 6;
+    pub const SAMPLE_RATE: u32 = 7;
+}
+
 /// Field numbers of `CrosEcSensorhubDataFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod cros_ec_sensorhub_data_ftrace_event {
@@ -1611,6 +2187,15 @@ pub mod cros_ec_sensorhub_data_ftrace_event {
     pub const EC_FIFO_TIMESTAMP: u32 = 4;
     pub const EC_SENSOR_NUM: u32 = 5;
     pub const FIFO_TIMESTAMP: u32 = 6;
+}
+
+/// Field numbers of `CurrentTask`.
+#[cfg(feature = "descriptors")]
+pub mod current_task {
+    pub const EVENT_OFFSET_FROM_TASK_START_TIME_US: u32 = 1;
+    pub const TASK_START_TIME_US: u32 = 2;
+    pub const TASK_QUEUEING_TIME_US: u32 = 3;
+    pub const TASK_QUEUED_TIME_US: u32 = 4;
 }
 
 /// Field numbers of `DataSourceConfig`.
@@ -2386,10 +2971,107 @@ pub mod event_category {
     pub const NAME: u32 = 2;
 }
 
+/// Field numbers of `EventForwarder`.
+#[cfg(feature = "descriptors")]
+pub mod event_forwarder {
+    pub const HISTORY_SIZE: u32 = 1;
+    pub const OLDEST_TIME_NS: u32 = 2;
+    pub const LATEST_TIME_NS: u32 = 5;
+    pub const DOWN_TIME_NS: u32 = 8;
+    pub const X_PIXEL: u32 = 3;
+    pub const Y_PIXEL: u32 = 4;
+    pub const HAS_X_MOVEMENT: u32 = 6;
+    pub const HAS_Y_MOVEMENT: u32 = 7;
+    pub const ACTION: u32 = 9;
+    pub const VERIFIED_EVENT: u32 = 10;
+}
+
+/// Field numbers of `EventLatency`.
+#[cfg(feature = "descriptors")]
+pub mod event_latency {
+    pub const EVENT_TYPE: u32 = 1;
+    pub const HAS_HIGH_LATENCY: u32 = 2;
+    pub const HIGH_LATENCY_STAGE: u32 = 3;
+    pub const EVENT_LATENCY_ID: u32 = 4;
+    pub const IS_JANKY_SCROLLED_FRAME: u32 = 5;
+    pub const VSYNC_INTERVAL_MS: u32 = 6;
+    pub const SURFACE_FRAME_TRACE_ID: u32 = 7;
+    pub const DISPLAY_TRACE_ID: u32 = 8;
+    pub const IS_JANKY_SCROLLED_FRAME_V3: u32 = 9;
+    pub const SCROLL_JANK_V4: u32 = 10;
+    pub const SCROLL_BEGIN_ARRIVAL_US: u32 = 11;
+
+    /// Field numbers of `ScrollJankV4Result`.
+    pub mod scroll_jank_v4_result {
+        pub const IS_JANKY: u32 = 1;
+        pub const MISSED_VSYNCS_PER_JANK_REASON: u32 = 2;
+        pub const ABS_TOTAL_RAW_DELTA_PIXELS: u32 = 3;
+        pub const MAX_ABS_INERTIAL_RAW_DELTA_PIXELS: u32 = 4;
+        pub const VSYNCS_SINCE_PREVIOUS_FRAME: u32 = 5;
+        pub const RUNNING_DELIVERY_CUTOFF_US: u32 = 6;
+        pub const ADJUSTED_DELIVERY_CUTOFF_US: u32 = 7;
+        pub const CURRENT_DELIVERY_CUTOFF_US: u32 = 8;
+        pub const IS_DAMAGING_FRAME: u32 = 9;
+        pub const UPDATES: u32 = 10;
+        pub const DAMAGE_TYPE: u32 = 11;
+        pub const VSYNC_INTERVAL_US: u32 = 12;
+        pub const RESULT_ID: u32 = 13;
+        pub const FRAME_STAGE_CALCULATION: u32 = 14;
+
+        /// Field numbers of `MissedVsyncsForJankReason`.
+        pub mod missed_vsyncs_for_jank_reason {
+            pub const JANK_REASON: u32 = 1;
+            pub const MISSED_VSYNCS: u32 = 2;
+        }
+
+        /// Field numbers of `ScrollUpdates`.
+        pub mod scroll_updates {
+            pub const REAL: u32 = 1;
+            pub const SYNTHETIC: u32 = 2;
+            pub const FIRST_SCROLL_UPDATE_TYPE: u32 = 3;
+            pub const SCROLL_BEGIN_ARRIVAL_US: u32 = 4;
+
+            /// Field numbers of `Real`.
+            pub mod real {
+                pub const FIRST_EVENT_LATENCY_ID: u32 = 1;
+                pub const ABS_TOTAL_RAW_DELTA_PIXELS: u32 = 2;
+                pub const MAX_ABS_INERTIAL_RAW_DELTA_PIXELS: u32 = 3;
+                pub const TOTAL_RAW_DELTA_PIXELS: u32 = 4;
+            }
+
+            /// Field numbers of `Synthetic`.
+            pub mod synthetic {
+                pub const FIRST_EVENT_LATENCY_ID: u32 = 1;
+                pub const HAS_INERTIAL_INPUT: u32 = 2;
+            }
+        }
+
+        /// Field numbers of `FrameStageCalculation`.
+        pub mod frame_stage_calculation {
+            pub const CURRENT_SCROLL_BEGIN_ARRIVAL_US: u32 = 1;
+            pub const HAS_SEEN_IN_CURRENT_SCROLL: u32 = 2;
+        }
+    }
+}
+
 /// Field numbers of `EventName`.
 pub mod event_name {
     pub const IID: u32 = 1;
     pub const NAME: u32 = 2;
+}
+
+/// Field numbers of `EventTiming`.
+#[cfg(feature = "descriptors")]
+pub mod event_timing {
+    pub const CANCELABLE: u32 = 1;
+    pub const FRAME: u32 = 2;
+    pub const INTERACTION_ID: u32 = 3;
+    pub const INTERACTION_OFFSET: u32 = 4;
+    pub const NODE_ID: u32 = 5;
+    pub const KEY_CODE: u32 = 6;
+    pub const POINTER_ID: u32 = 7;
+    pub const FALLBACK_TIME_US: u32 = 8;
+    pub const TYPE: u32 = 9;
 }
 
 /// Field numbers of `Ext4AllocDaBlocksFtraceEvent`.
@@ -4048,6 +4730,39 @@ pub mod frame {
     pub const KIND_STR: u32 = 8;
 }
 
+/// Field numbers of `FrameDeadlineDecider`.
+#[cfg(feature = "descriptors")]
+pub mod frame_deadline_decider {
+    pub const CHROME_PREFERRED_FRAME_TIMELINE: u32 = 1;
+    pub const SELECTION_REASON: u32 = 2;
+}
+
+/// Field numbers of `FrameIntervalDecider`.
+#[cfg(feature = "descriptors")]
+pub mod frame_interval_decider {
+    pub const RESULT: u32 = 1;
+    pub const MATCHER_TYPE: u32 = 2;
+
+    /// Field numbers of `ResultInterval`.
+    pub mod result_interval {
+        pub const INTERVAL_US: u32 = 1;
+        pub const TYPE: u32 = 2;
+    }
+
+    /// Field numbers of `Result`.
+    pub mod result {
+        pub const FRAME_INTERVAL_CLASS: u32 = 1;
+        pub const RESULT_INTERVAL: u32 = 2;
+    }
+}
+
+/// Field numbers of `FrameSinkId`.
+#[cfg(feature = "descriptors")]
+pub mod frame_sink_id {
+    pub const FRAME_SINK_CLIENT_ID: u32 = 1;
+    pub const FRAME_SINK_ID: u32 = 2;
+}
+
 /// Field numbers of `FrameTimelineEvent`.
 #[cfg(feature = "descriptors")]
 pub mod frame_timeline_event {
@@ -4121,6 +4836,18 @@ pub mod frame_timeline_event {
     pub mod frame_end {
         pub const COOKIE: u32 = 1;
     }
+}
+
+/// Field numbers of `FrameTreeNodeInfo`.
+#[cfg(feature = "descriptors")]
+pub mod frame_tree_node_info {
+    pub const FRAME_TREE_NODE_ID: u32 = 1;
+    pub const IS_MAIN_FRAME: u32 = 2;
+    pub const HAS_SPECULATIVE_RENDER_FRAME_HOST: u32 = 3;
+    pub const CURRENT_FRAME_HOST: u32 = 4;
+    pub const SPECULATIVE_FRAME_HOST: u32 = 5;
+    pub const FRAME_TYPE: u32 = 6;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
 }
 
 /// Field numbers of `FreeBuffersRequest`.
@@ -5059,6 +5786,13 @@ pub mod get_trace_stats_response {
     pub const TRACE_STATS: u32 = 1;
 }
 
+/// Field numbers of `GlobalRenderFrameHostId`.
+#[cfg(feature = "descriptors")]
+pub mod global_render_frame_host_id {
+    pub const ROUTING_ID: u32 = 1;
+    pub const PROCESS_ID: u32 = 2;
+}
+
 /// Field numbers of `GoogleIccEventFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod google_icc_event_ftrace_event {
@@ -5071,6 +5805,13 @@ pub mod google_icc_event_ftrace_event {
 pub mod google_irm_event_ftrace_event {
     pub const EVENT: u32 = 1;
     pub const TIMESTAMP: u32 = 2;
+}
+
+/// Field numbers of `GpuCorrelation`.
+#[cfg(feature = "descriptors")]
+pub mod gpu_correlation {
+    pub const RENDER_STAGE_SUBMISSION_EVENT_IDS: u32 = 1;
+    pub const RENDER_STAGE_WAIT_EVENT_IDS: u32 = 2;
 }
 
 /// Field numbers of `GpuCounterConfig`.
@@ -5193,6 +5934,13 @@ pub mod gpu_info {
     }
 }
 
+/// Field numbers of `GpuInternedData`.
+#[cfg(feature = "descriptors")]
+pub mod gpu_interned_data {
+    pub const COMPUTE_KERNELS: u32 = 1000;
+    pub const COMPUTE_ARG_NAMES: u32 = 1001;
+}
+
 /// Field numbers of `GpuLog`.
 #[cfg(feature = "descriptors")]
 pub mod gpu_log {
@@ -5305,6 +6053,13 @@ pub mod gpu_render_stages_config {
     pub const FULL_LOADSTORE: u32 = 1;
     pub const LOW_OVERHEAD: u32 = 2;
     pub const TRACE_METRICS: u32 = 3;
+}
+
+/// Field numbers of `GpuTrackEvent`.
+#[cfg(feature = "descriptors")]
+pub mod gpu_track_event {
+    pub const GPU_CORRELATION: u32 = 3000;
+    pub const GPU_API: u32 = 3001;
 }
 
 /// Field numbers of `GpuWorkPeriodFtraceEvent`.
@@ -5681,6 +6436,21 @@ pub mod input_method_config {
     pub const CLIENT: u32 = 1;
     pub const SERVICE: u32 = 2;
     pub const MANAGER_SERVICE: u32 = 3;
+}
+
+/// Field numbers of `InputTransferHandler`.
+#[cfg(feature = "descriptors")]
+pub mod input_transfer_handler {
+    pub const TRANSFER_RESULT: u32 = 1;
+    pub const BROWSER_SEQUENCE_DROPPED_REASON: u32 = 2;
+    pub const VIZ_SEQUENCE_DROPPED_REASON: u32 = 3;
+    pub const TOP_CONTROLS_OFFSET: u32 = 4;
+
+    /// Field numbers of `TopControlsOffset`.
+    pub mod top_controls_offset {
+        pub const VIZ_Y_OFFSET_PX: u32 = 1;
+        pub const BROWSER_Y_OFFSET_PX: u32 = 2;
+    }
 }
 
 /// Field numbers of `InterceptorConfig`.
@@ -6517,11 +7287,48 @@ pub mod kvm_wfx_arm64_ftrace_event {
     pub const VCPU_PC: u32 = 2;
 }
 
+/// Field numbers of `LibunwindstackUnwinder`.
+#[cfg(feature = "descriptors")]
+pub mod libunwindstack_unwinder {
+    pub const ERROR_CODE: u32 = 1;
+    pub const NUM_FRAMES: u32 = 2;
+}
+
 /// Field numbers of `Line`.
 pub mod line {
     pub const FUNCTION_NAME: u32 = 1;
     pub const SOURCE_FILE_NAME: u32 = 2;
     pub const LINE_NUMBER: u32 = 3;
+}
+
+/// Field numbers of `LinuxAlsaOutput`.
+#[cfg(feature = "descriptors")]
+pub mod linux_alsa_output {
+    pub const SOURCE_REQUEST_PLAYOUT_DELAY_US: u32 = 1;
+    pub const FORWARD_BYTES: u32 = 2;
+    pub const SAMPLE_RATE: u32 = 3;
+    pub const GETCURRENTDELAY_PCM_DELAY_FRAMES: u32 = 4;
+    pub const GETCURRENTDELAY_ALSA_BUFFER_FRAMES: u32 = 5;
+    pub const GETCURRENTDELAY_AVAILABLE_FRAMES: u32 = 6;
+    pub const GETCURRENTDELAY_FINAL_DELAY_FRAMES: u32 = 7;
+}
+
+/// Field numbers of `LinuxPulseOutput`.
+#[cfg(feature = "descriptors")]
+pub mod linux_pulse_output {
+    pub const SOURCE_REQUEST_PLAYOUT_DELAY_US: u32 = 1;
+    pub const SAMPLE_RATE: u32 = 2;
+    pub const INPUT_BUFFER_SIZE_FRAMES: u32 = 3;
+    pub const STREAM_REQUEST_BYTES: u32 = 4;
+    pub const FRAME_SIZE_BYTES: u32 = 5;
+}
+
+/// Field numbers of `LocalSurfaceId`.
+#[cfg(feature = "descriptors")]
+pub mod local_surface_id {
+    pub const PARENT_SEQUENCE_NUMBER: u32 = 1;
+    pub const CHILD_SEQUENCE_NUMBER: u32 = 2;
+    pub const UNGUESSABLE_TOKEN: u32 = 3;
 }
 
 /// Field numbers of `LocalTimerEntryFtraceEvent`.
@@ -6583,6 +7390,47 @@ pub mod lwis_tracing_mark_write_ftrace_event {
     pub const PID: u32 = 3;
     pub const FUNC_NAME: u32 = 4;
     pub const VALUE: u32 = 5;
+}
+
+/// Field numbers of `MacAUHALStream`.
+#[cfg(feature = "descriptors")]
+pub mod mac_auhal_stream {
+    pub const INPUT_BUFFER_SIZE: u32 = 1;
+    pub const OUTPUT_BUFFER_SIZE: u32 = 2;
+    pub const SAMPLE_RATE: u32 = 3;
+    pub const OS_REQUEST_PLAYOUT_TIMETICKS_US: u32 = 4;
+    pub const SOURCE_REQUEST_FRAMES: u32 = 5;
+    pub const SOURCE_REQUEST_PLAYOUT_DELAY_US: u32 = 6;
+    pub const SOURCE_REQUEST_PLAYOUT_TIMETICKS_US: u32 = 7;
+    pub const SOURCE_REQUEST_CURRENT_TIMETICKS_US: u32 = 8;
+    pub const HARDWARE_LATENCY_US: u32 = 9;
+    pub const AUDIOTIMESTAMP_HOST_TIME_VALID: u32 = 10;
+    pub const AUDIOTIMESTAMP_MACH_TIMETICKS_US: u32 = 11;
+    pub const AUDIOTIMESTAMP_SAMPLE_TIME_FRAMES: u32 = 12;
+    pub const AUDIOTIMESTAMP_LAST_SAMPLE_TIME_FRAMES: u32 = 13;
+    pub const LOST_AUDIO_DURATION_US: u32 = 14;
+}
+
+/// Field numbers of `MacVoucherRelease`.
+#[cfg(feature = "descriptors")]
+pub mod mac_voucher_release {
+    pub const REF_COUNT: u32 = 1;
+    pub const PROCESS_PRIORITY: u32 = 2;
+    pub const PROCESS_OS_PRIORITY: u32 = 3;
+    pub const THREAD_TYPE: u32 = 4;
+    pub const THREAD_HAS_LEASES: u32 = 5;
+    pub const THREAD_QOS_CLASS: u32 = 6;
+    pub const THREAD_RELATIVE_PRIORITY: u32 = 7;
+}
+
+/// Field numbers of `MainFramePipeline`.
+#[cfg(feature = "descriptors")]
+pub mod main_frame_pipeline {
+    pub const MAIN_FRAME_ID: u32 = 1;
+    pub const STEP: u32 = 2;
+    pub const BEGIN_FRAME_ID: u32 = 3;
+    pub const ABORTED_ON_MAIN_REASON: u32 = 4;
+    pub const LAST_BEGIN_FRAME_ID_DURING_FIRST_DRAW: u32 = 5;
 }
 
 /// Field numbers of `MaliGpuPowerStateFtraceEvent`.
@@ -7093,6 +7941,12 @@ pub mod mem_info_etw_event {
     pub const COMMIT_PAGE_COUNT: u32 = 13;
 }
 
+/// Field numbers of `MemoryDumpProvider`.
+#[cfg(feature = "descriptors")]
+pub mod memory_dump_provider {
+    pub const NAME: u32 = 1;
+}
+
 /// Field numbers of `MemoryTrackerSnapshot`.
 #[cfg(feature = "descriptors")]
 pub mod memory_tracker_snapshot {
@@ -7484,6 +8338,17 @@ pub mod napi_gro_receive_exit_ftrace_event {
     pub const RET: u32 = 1;
 }
 
+/// Field numbers of `NavigationHandle`.
+#[cfg(feature = "descriptors")]
+pub mod navigation_handle {
+    pub const NAVIGATION_ID: u32 = 1;
+    pub const HAS_COMMITTED: u32 = 2;
+    pub const IS_ERROR_PAGE: u32 = 3;
+    pub const FRAME_TREE_NODE: u32 = 4;
+    pub const RENDER_FRAME_HOST: u32 = 5;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
 /// Field numbers of `NetDevXmitFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod net_dev_xmit_ftrace_event {
@@ -7640,6 +8505,13 @@ pub mod packed_smaps {
     pub const SWAP_PSS_KB: u32 = 15;
 }
 
+/// Field numbers of `PageLoad`.
+#[cfg(feature = "descriptors")]
+pub mod page_load {
+    pub const NAVIGATION_ID: u32 = 1;
+    pub const URL: u32 = 2;
+}
+
 /// Field numbers of `PanelSettingsFullFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod panel_settings_full_ftrace_event {
@@ -7682,6 +8554,19 @@ pub mod param_set_value_cpm_ftrace_event {
     pub const BODY: u32 = 1;
     pub const VALUE: u32 = 2;
     pub const TIMESTAMP: u32 = 3;
+}
+
+/// Field numbers of `ParkableStringCompressInBackground`.
+#[cfg(feature = "descriptors")]
+pub mod parkable_string_compress_in_background {
+    pub const SIZE_BYTES: u32 = 1;
+}
+
+/// Field numbers of `ParkableStringUnpark`.
+#[cfg(feature = "descriptors")]
+pub mod parkable_string_unpark {
+    pub const SIZE_BYTES: u32 = 1;
+    pub const TIME_SINCE_LAST_DISK_WRITE_SEC: u32 = 2;
 }
 
 /// Field numbers of `PerfEventConfig`.
@@ -8086,6 +8971,13 @@ pub mod process_descriptor {
     pub const PROCESS_LABELS: u32 = 8;
 }
 
+/// Field numbers of `ProcessSingleton`.
+#[cfg(feature = "descriptors")]
+pub mod process_singleton {
+    pub const REMOTE_PROCESS_INTERACTION_RESULT: u32 = 1;
+    pub const REMOTE_PROCESS_TERMINATE_REASON: u32 = 2;
+}
+
 /// Field numbers of `ProcessStats`.
 pub mod process_stats {
     pub const PROCESSES: u32 = 1;
@@ -8422,6 +9314,107 @@ pub mod remote_clock_sync {
     }
 }
 
+/// Field numbers of `RenderFrameHost`.
+#[cfg(feature = "descriptors")]
+pub mod render_frame_host {
+    pub const PROCESS: u32 = 1;
+    pub const RENDER_FRAME_HOST_ID: u32 = 2;
+    pub const LIFECYCLE_STATE: u32 = 3;
+    pub const ORIGIN: u32 = 4;
+    pub const URL: u32 = 5;
+    pub const FRAME_TREE_NODE_ID: u32 = 6;
+    pub const SITE_INSTANCE: u32 = 7;
+    pub const PARENT: u32 = 8;
+    pub const OUTER_DOCUMENT: u32 = 9;
+    pub const EMBEDDER: u32 = 10;
+    pub const BROWSING_CONTEXT_STATE: u32 = 11;
+    pub const FRAME_TYPE: u32 = 12;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
+/// Field numbers of `RenderFrameImplDeletion`.
+#[cfg(feature = "descriptors")]
+pub mod render_frame_impl_deletion {
+    pub const INTENT: u32 = 1;
+    pub const HAS_PENDING_COMMIT: u32 = 2;
+    pub const HAS_PENDING_CROSS_DOCUMENT_COMMIT: u32 = 3;
+    pub const FRAME_TREE_NODE_ID: u32 = 4;
+}
+
+/// Field numbers of `RenderFrameProxyHost`.
+#[cfg(feature = "descriptors")]
+pub mod render_frame_proxy_host {
+    pub const ROUTING_ID: u32 = 1;
+    pub const PROCESS_ID: u32 = 2;
+    pub const RVH_MAP_ID: u32 = 3;
+    pub const SITE_INSTANCE_ID: u32 = 4;
+    pub const IS_RENDER_FRAME_PROXY_LIVE: u32 = 5;
+    pub const SITE_INSTANCE_GROUP_ID: u32 = 6;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
+/// Field numbers of `RenderProcessHost`.
+#[cfg(feature = "descriptors")]
+pub mod render_process_host {
+    pub const ID: u32 = 1;
+    pub const PROCESS_LOCK: u32 = 2;
+    pub const CHILD_PROCESS_ID: u32 = 3;
+    pub const BROWSER_CONTEXT: u32 = 4;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
+/// Field numbers of `RenderProcessHostCleanup`.
+#[cfg(feature = "descriptors")]
+pub mod render_process_host_cleanup {
+    pub const LISTENER_COUNT: u32 = 1;
+    pub const KEEP_ALIVE_REF_COUNT: u32 = 2;
+    pub const SHUTDOWN_DELAY_REF_COUNT: u32 = 3;
+    pub const WORKER_REF_COUNT: u32 = 4;
+    pub const PENDING_REUSE_REF_COUNT: u32 = 5;
+    pub const NAVIGATION_STATE_KEEPALIVE_COUNT: u32 = 6;
+}
+
+/// Field numbers of `RenderProcessHostListener`.
+#[cfg(feature = "descriptors")]
+pub mod render_process_host_listener {
+    pub const ROUTING_ID: u32 = 1;
+}
+
+/// Field numbers of `RenderViewHost`.
+#[cfg(feature = "descriptors")]
+pub mod render_view_host {
+    pub const RVH_MAP_ID: u32 = 1;
+    pub const ROUTING_ID: u32 = 2;
+    pub const PROCESS_ID: u32 = 3;
+    pub const PROCESS: u32 = 6;
+    pub const IS_IN_BACK_FORWARD_CACHE: u32 = 4;
+    pub const RENDERER_VIEW_CREATED: u32 = 5;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
+/// Field numbers of `RendererMainThreadTaskExecution`.
+#[cfg(feature = "descriptors")]
+pub mod renderer_main_thread_task_execution {
+    pub const TASK_TYPE: u32 = 1;
+    pub const FRAME_VISIBLE: u32 = 2;
+    pub const PAGE_VISIBLE: u32 = 3;
+    pub const FRAME_TYPE: u32 = 4;
+    pub const IS_AD_FRAME: u32 = 5;
+}
+
+/// Field numbers of `ResourceBundle`.
+#[cfg(feature = "descriptors")]
+pub mod resource_bundle {
+    pub const RESOURCE_ID: u32 = 1;
+}
+
+/// Field numbers of `ResponseInfo`.
+#[cfg(feature = "descriptors")]
+pub mod response_info {
+    pub const RESPONSE_CODE: u32 = 1;
+    pub const WAS_HTTP_CACHE: u32 = 2;
+}
+
 /// Field numbers of `RotatorBwAoAsContextFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod rotator_bw_ao_as_context_ftrace_event {
@@ -8662,6 +9655,56 @@ pub mod screenshot {
     pub const PPM_IMAGE: u32 = 3;
 }
 
+/// Field numbers of `ScrollDeltas`.
+#[cfg(feature = "descriptors")]
+pub mod scroll_deltas {
+    pub const TRACE_ID: u32 = 1;
+    pub const ORIGINAL_DELTA_X: u32 = 2;
+    pub const ORIGINAL_DELTA_Y: u32 = 3;
+    pub const COALESCED_TO_TRACE_ID: u32 = 4;
+    pub const PROVIDED_TO_COMPOSITOR_DELTA_X: u32 = 5;
+    pub const PROVIDED_TO_COMPOSITOR_DELTA_Y: u32 = 6;
+    pub const VISUAL_OFFSET_X: u32 = 7;
+    pub const VISUAL_OFFSET_Y: u32 = 8;
+    pub const EVENT_COUNT_IN_GPU_FRAME: u32 = 9;
+    pub const TRACE_IDS_IN_GPU_FRAME: u32 = 10;
+    pub const ORIGINAL_DELTA_IN_GPU_FRAME_Y: u32 = 11;
+    pub const PREDICTED_DELTA_IN_GPU_FRAME_Y: u32 = 12;
+    pub const SEGREGATED_ORIGINAL_DELTAS_IN_GPU_FRAME_Y: u32 = 13;
+    pub const SEGREGATED_PREDICTED_DELTAS_IN_GPU_FRAME_Y: u32 = 14;
+    pub const DID_OVERSCROLL_ROOT: u32 = 15;
+    pub const UNUSED_DELTA_X: u32 = 16;
+    pub const UNUSED_DELTA_Y: u32 = 17;
+}
+
+/// Field numbers of `ScrollMetrics`.
+#[cfg(feature = "descriptors")]
+pub mod scroll_metrics {
+    pub const FRAME_COUNT: u32 = 1;
+    pub const VSYNC_COUNT: u32 = 2;
+    pub const MISSED_VSYNC_MAX: u32 = 3;
+    pub const MISSED_VSYNC_SUM: u32 = 4;
+    pub const DELAYED_FRAME_COUNT: u32 = 5;
+    pub const PREDICTOR_JANKY_FRAME_COUNT: u32 = 6;
+}
+
+/// Field numbers of `ScrollPredictorMetrics`.
+#[cfg(feature = "descriptors")]
+pub mod scroll_predictor_metrics {
+    pub const PREV_EVENT_FRAME_VALUE: u32 = 1;
+    pub const CUR_EVENT_FRAME_VALUE: u32 = 2;
+    pub const NEXT_EVENT_FRAME_VALUE: u32 = 3;
+    pub const JANKY_VALUE_PIXELS: u32 = 4;
+    pub const HAS_MISSED_VSYNCS: u32 = 5;
+    pub const IS_SLOW_SCROLL: u32 = 6;
+
+    /// Field numbers of `EventFrameValue`.
+    pub mod event_frame_value {
+        pub const EVENT_TRACE_ID: u32 = 1;
+        pub const DELTA_VALUE_PIXELS: u32 = 2;
+    }
+}
+
 /// Field numbers of `ScsiDispatchCmdErrorFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod scsi_dispatch_cmd_error_ftrace_event {
@@ -8790,6 +9833,37 @@ pub mod sde_tracing_mark_write_ftrace_event {
     pub const TRACE_BEGIN: u32 = 5;
 }
 
+/// Field numbers of `SendBeginMainFrameToCommitBreakdown`.
+#[cfg(feature = "descriptors")]
+pub mod send_begin_main_frame_to_commit_breakdown {
+    pub const HANDLE_INPUT_EVENTS_US: u32 = 1;
+    pub const ANIMATE_US: u32 = 2;
+    pub const STYLE_UPDATE_US: u32 = 3;
+    pub const LAYOUT_UPDATE_US: u32 = 4;
+    pub const ACCESSIBILITY_UPDATE_US: u32 = 12;
+    pub const PREPAINT_US: u32 = 5;
+    pub const COMPOSITING_INPUTS_US: u32 = 6;
+    pub const COMPOSITING_ASSIGNMENTS_US: u32 = 7;
+    pub const PAINT_US: u32 = 8;
+    pub const COMPOSITE_COMMIT_US: u32 = 9;
+    pub const UPDATE_LAYERS_US: u32 = 10;
+    pub const BEGIN_MAIN_SENT_TO_STARTED_US: u32 = 11;
+}
+
+/// Field numbers of `SequenceManagerTask`.
+#[cfg(feature = "descriptors")]
+pub mod sequence_manager_task {
+    pub const PRIORITY: u32 = 1;
+    pub const QUEUE_NAME: u32 = 2;
+}
+
+/// Field numbers of `ShouldSwapBrowsingInstancesResult`.
+#[cfg(feature = "descriptors")]
+pub mod should_swap_browsing_instances_result {
+    pub const FRAME_TREE_NODE_ID: u32 = 1;
+    pub const RESULT: u32 = 2;
+}
+
 /// Field numbers of `SignalDeliverFtraceEvent`.
 pub mod signal_deliver_ftrace_event {
     pub const CODE: u32 = 1;
@@ -8805,6 +9879,29 @@ pub mod signal_generate_ftrace_event {
     pub const PID: u32 = 4;
     pub const RESULT: u32 = 5;
     pub const SIG: u32 = 6;
+}
+
+/// Field numbers of `SiteInstance`.
+#[cfg(feature = "descriptors")]
+pub mod site_instance {
+    pub const SITE_INSTANCE_ID: u32 = 1;
+    pub const BROWSING_INSTANCE_ID: u32 = 2;
+    pub const IS_DEFAULT: u32 = 3;
+    pub const HAS_PROCESS: u32 = 4;
+    pub const RELATED_ACTIVE_CONTENTS_COUNT: u32 = 5;
+    pub const ACTIVE_RFH_COUNT: u32 = 6;
+    pub const SITE_INSTANCE_GROUP: u32 = 7;
+    pub const PROCESS_ASSIGNMENT: u32 = 8;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
+}
+
+/// Field numbers of `SiteInstanceGroup`.
+#[cfg(feature = "descriptors")]
+pub mod site_instance_group {
+    pub const SITE_INSTANCE_GROUP_ID: u32 = 1;
+    pub const ACTIVE_FRAME_COUNT: u32 = 2;
+    pub const PROCESS: u32 = 3;
+    pub const DEBUG_ANNOTATIONS: u32 = 99;
 }
 
 /// Field numbers of `SliceNameTranslationTable`.
@@ -8984,6 +10081,13 @@ pub mod stack_sample_defaults {
 pub mod stack_walk_etw_event {
     pub const TRIGGER: u32 = 1;
     pub const CALLSTACK_IID: u32 = 2;
+}
+
+/// Field numbers of `StartUp`.
+#[cfg(feature = "descriptors")]
+pub mod start_up {
+    pub const ACTIVITY_ID: u32 = 1;
+    pub const LAUNCH_CAUSE: u32 = 3;
 }
 
 /// Field numbers of `StatsdAtom`.
@@ -9303,6 +10407,13 @@ pub mod systemd_journald_event {
     pub const NUM_FAILED: u32 = 21;
 }
 
+/// Field numbers of `TabSwitchMeasurement`.
+#[cfg(feature = "descriptors")]
+pub mod tab_switch_measurement {
+    pub const RESULT: u32 = 1;
+    pub const TAB_STATE: u32 = 2;
+}
+
 /// Field numbers of `TaskExecution`.
 pub mod task_execution {
     pub const POSTED_FROM_IID: u32 = 1;
@@ -9494,6 +10605,12 @@ pub mod timer_start_ftrace_event {
     pub const DEFERRABLE: u32 = 5;
     pub const FLAGS: u32 = 6;
     pub const BUCKET_EXPIRY: u32 = 7;
+}
+
+/// Field numbers of `TouchDispositionGestureFilter`.
+#[cfg(feature = "descriptors")]
+pub mod touch_disposition_gesture_filter {
+    pub const GESTURE_COUNT: u32 = 1;
 }
 
 /// Field numbers of `Trace`.
@@ -10471,6 +11588,16 @@ pub mod ui_state {
     }
 }
 
+/// Field numbers of `UkmPageLoadTimingUpdate`.
+#[cfg(feature = "descriptors")]
+pub mod ukm_page_load_timing_update {
+    pub const UKM_SOURCE_ID: u32 = 1;
+    pub const LATEST_URL: u32 = 2;
+    pub const LATEST_CUMULATIVE_LAYOUT_SHIFT: u32 = 3;
+    pub const LATEST_LARGEST_CONTENTFUL_PAINT_MS: u32 = 4;
+    pub const FIRST_CONTENTFUL_PAINT_MS: u32 = 5;
+}
+
 /// Field numbers of `UninterpretedOption`.
 #[cfg(feature = "descriptors")]
 pub mod uninterpreted_option {
@@ -10509,6 +11636,21 @@ pub mod unsymbolized_source_location {
 /// Field numbers of `UpdateDataSourceRequest`.
 pub mod update_data_source_request {
     pub const DATA_SOURCE_DESCRIPTOR: u32 = 1;
+}
+
+/// Field numbers of `UrlInfo`.
+#[cfg(feature = "descriptors")]
+pub mod url_info {
+    pub const URL: u32 = 1;
+    pub const ORIGIN: u32 = 2;
+    pub const IS_SANDBOXED: u32 = 3;
+    pub const IS_PDF: u32 = 4;
+    pub const IS_COOP_ISOLATION_REQUESTED: u32 = 5;
+    pub const ORIGIN_ISOLATION_REQUEST: u32 = 6;
+    pub const IS_PREFETCH_WITH_CROSS_SITE_CONTAMINATION: u32 = 7;
+    pub const WEB_EXPOSED_ISOLATION_INFO: u32 = 8;
+    pub const STORAGE_PARTITION_CONFIG: u32 = 9;
+    pub const MATCHES_AD_FILTER_WITH_HOST: u32 = 10;
 }
 
 /// Field numbers of `Utsname`.
@@ -10740,6 +11882,12 @@ pub mod vgic_update_irq_pending_ftrace_event {
     pub const VCPU_ID: u32 = 3;
 }
 
+/// Field numbers of `ViewClassName`.
+#[cfg(feature = "descriptors")]
+pub mod view_class_name {
+    pub const NAME: u32 = 1;
+}
+
 /// Field numbers of `VirtioGpuCmdQueueFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod virtio_gpu_cmd_queue_ftrace_event {
@@ -10927,6 +12075,45 @@ pub mod wakeup_source_deactivate_ftrace_event {
     pub const STATE: u32 = 2;
 }
 
+/// Field numbers of `WebContentInteraction`.
+#[cfg(feature = "descriptors")]
+pub mod web_content_interaction {
+    pub const TYPE: u32 = 1;
+}
+
+/// Field numbers of `WebExposedIsolationInfo`.
+#[cfg(feature = "descriptors")]
+pub mod web_exposed_isolation_info {
+    pub const IS_ISOLATED: u32 = 1;
+    pub const ORIGIN: u32 = 2;
+    pub const IS_ISOLATED_APPLICATION: u32 = 3;
+}
+
+/// Field numbers of `WebViewStartup`.
+#[cfg(feature = "descriptors")]
+pub mod web_view_startup {
+    pub const FROM_UI_THREAD: u32 = 1;
+    pub const START_CALL_SITE: u32 = 2;
+    pub const FINISH_CALL_SITE: u32 = 3;
+    pub const STARTUP_MODE: u32 = 4;
+}
+
+/// Field numbers of `WinRenderAudioFromSource`.
+#[cfg(feature = "descriptors")]
+pub mod win_render_audio_from_source {
+    pub const IAUDIOCLIENT_BUFFER_SIZE_FRAMES: u32 = 1;
+    pub const IAUDIOCLIENT_BUFFER_UNFILLED_FRAMES: u32 = 2;
+    pub const PACKET_SIZE_FRAMES: u32 = 3;
+    pub const NUM_WRITTEN_FRAMES: u32 = 4;
+    pub const NUM_PLAYED_OUT_FRAMES: u32 = 5;
+    pub const IAUDIOCLOCK_DEVICE_FREQUENCY: u32 = 6;
+    pub const IAUDIOCLOCK_STREAM_POSITION: u32 = 7;
+    pub const IAUDIOCLOCK_QPC_POSITION: u32 = 8;
+    pub const IAUDIOCLOCK_STREAM_POSITION_INCREASE_MS: u32 = 9;
+    pub const IAUDIOCLOCK_QPC_POSITION_INCREASE_MS: u32 = 10;
+    pub const PLAYOUT_DELAY_MS: u32 = 11;
+}
+
 /// Field numbers of `WindowManagerConfig`.
 #[cfg(feature = "descriptors")]
 pub mod window_manager_config {
@@ -10973,4 +12160,2195 @@ pub mod zero_ftrace_event {
     pub const NAME: u32 = 2;
     pub const PID: u32 = 3;
     pub const VALUE: u32 = 4;
+}
+
+/// Messages of Android's extensions.
+#[cfg(feature = "descriptors")]
+pub mod android {
+
+    /// Field numbers of `ActiveBufferProto`.
+    pub mod active_buffer_proto {
+        pub const WIDTH: u32 = 1;
+        pub const HEIGHT: u32 = 2;
+        pub const STRIDE: u32 = 3;
+        pub const FORMAT: u32 = 4;
+        pub const USAGE: u32 = 5;
+    }
+
+    /// Field numbers of `ActivityRecordProto`.
+    pub mod activity_record_proto {
+        pub const NAME: u32 = 1;
+        pub const WINDOW_TOKEN: u32 = 2;
+        pub const LAST_SURFACE_SHOWING: u32 = 3;
+        pub const IS_WAITING_FOR_TRANSITION_START: u32 = 4;
+        pub const IS_ANIMATING: u32 = 5;
+        pub const THUMBNAIL: u32 = 6;
+        pub const FILLS_PARENT: u32 = 7;
+        pub const APP_STOPPED: u32 = 8;
+        pub const VISIBLE_REQUESTED: u32 = 9;
+        pub const CLIENT_VISIBLE: u32 = 10;
+        pub const DEFER_HIDING_CLIENT: u32 = 11;
+        pub const REPORTED_DRAWN: u32 = 12;
+        pub const REPORTED_VISIBLE: u32 = 13;
+        pub const NUM_INTERESTING_WINDOWS: u32 = 14;
+        pub const NUM_DRAWN_WINDOWS: u32 = 15;
+        pub const ALL_DRAWN: u32 = 16;
+        pub const LAST_ALL_DRAWN: u32 = 17;
+        pub const STARTING_WINDOW: u32 = 19;
+        pub const STARTING_DISPLAYED: u32 = 20;
+        pub const STARTING_MOVED: u32 = 201;
+        pub const VISIBLE_SET_FROM_TRANSFERRED_STARTING_WINDOW: u32 = 22;
+        pub const FROZEN_BOUNDS: u32 = 23;
+        pub const VISIBLE: u32 = 24;
+        pub const IDENTIFIER: u32 = 26;
+        pub const STATE: u32 = 27;
+        pub const FRONT_OF_TASK: u32 = 28;
+        pub const PROC_ID: u32 = 29;
+        pub const TRANSLUCENT: u32 = 30;
+        pub const PIP_AUTO_ENTER_ENABLED: u32 = 31;
+        pub const IN_SIZE_COMPAT_MODE: u32 = 32;
+        pub const MIN_ASPECT_RATIO: u32 = 33;
+        pub const PROVIDES_MAX_BOUNDS: u32 = 34;
+        pub const ENABLE_RECENTS_SCREENSHOT: u32 = 35;
+        pub const LAST_DROP_INPUT_MODE: u32 = 36;
+        pub const OVERRIDE_ORIENTATION: u32 = 37;
+        pub const SHOULD_SEND_COMPAT_FAKE_FOCUS: u32 = 38;
+        pub const SHOULD_FORCE_ROTATE_FOR_CAMERA_COMPAT: u32 = 39;
+        pub const SHOULD_REFRESH_ACTIVITY_FOR_CAMERA_COMPAT: u32 = 40;
+        pub const SHOULD_REFRESH_ACTIVITY_VIA_PAUSE_FOR_CAMERA_COMPAT: u32 = 41;
+        pub const SHOULD_OVERRIDE_MIN_ASPECT_RATIO: u32 = 42;
+        pub const SHOULD_IGNORE_ORIENTATION_REQUEST_LOOP: u32 = 43;
+        pub const SHOULD_OVERRIDE_FORCE_RESIZE_APP: u32 = 44;
+        pub const SHOULD_ENABLE_USER_ASPECT_RATIO_SETTINGS: u32 = 45;
+        pub const IS_USER_FULLSCREEN_OVERRIDE_ENABLED: u32 = 46;
+        pub const REQUEST_OPEN_IN_BROWSER_EDUCATION_TIMESTAMP: u32 = 47;
+        pub const SHOULD_ALLOW_SIMULATE_REQUESTED_ORIENTATION_FOR_CAMERA_COMPAT: u32 = 48;
+        pub const SAFE_REGION_BOUNDS: u32 = 49;
+    }
+
+    /// Field numbers of `AlphaAnimationSpecProto`.
+    pub mod alpha_animation_spec_proto {
+        pub const FROM: u32 = 1;
+        pub const TO: u32 = 2;
+        pub const DURATION_MS: u32 = 3;
+    }
+
+    /// Field numbers of `AndroidBinderDiedEvent`.
+    pub mod android_binder_died_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const PROCESS_NAME: u32 = 3;
+        pub const START_SEQ_ID: u32 = 4;
+    }
+
+    /// Field numbers of `AndroidBitmap`.
+    pub mod android_bitmap {
+        pub const SIZE: u32 = 1;
+        pub const WIDTH: u32 = 2;
+        pub const HEIGHT: u32 = 3;
+        pub const DENSITY: u32 = 4;
+        pub const CONFIG: u32 = 5;
+        pub const MUTABLE_PIXELS: u32 = 6;
+        pub const PIXEL_STORAGE_TYPE: u32 = 7;
+        pub const ID: u32 = 8;
+    }
+
+    /// Field numbers of `AndroidBroadcastEvent`.
+    pub mod android_broadcast_event {
+        pub const RECEIVER_UID: u32 = 1;
+        pub const RECEIVER_PID: u32 = 2;
+        pub const SENDER_UID: u32 = 3;
+        pub const SENDER_PID: u32 = 4;
+        pub const ACTION_NAME: u32 = 5;
+        pub const RECEIVER_TYPE: u32 = 6;
+        pub const PROC_START_TYPE: u32 = 7;
+        pub const DISPATCH_DELAY_MS: u32 = 8;
+        pub const RECEIVE_DELAY_MS: u32 = 9;
+        pub const FINISH_DELAY_MS: u32 = 10;
+        pub const PACKAGE_STOPPED_STATE: u32 = 11;
+        pub const BROADCAST_TYPE: u32 = 12;
+        pub const DELIVERY_GROUP_POLICY: u32 = 13;
+        pub const INTENT_FLAGS: u32 = 14;
+        pub const FILTER_PRIORITY: u32 = 15;
+        pub const SENDER_PROCESS_STATE: u32 = 16;
+        pub const RECEIVER_PROCESS_STATE: u32 = 17;
+        pub const FIRST_LAUNCH: u32 = 18;
+    }
+
+    /// Field numbers of `AndroidCapabilitySummaryEvent`.
+    pub mod android_capability_summary_event {
+        pub const IS_FULL_UPDATE: u32 = 1;
+        pub const REASON: u32 = 2;
+        pub const TOTAL_PROCESSES: u32 = 3;
+        pub const DISCREPANT_PROCESSES: u32 = 4;
+    }
+
+    /// Field numbers of `AndroidCapabilityUpdateEvent`.
+    pub mod android_capability_update_event {
+        pub const IS_FULL_UPDATE: u32 = 1;
+        pub const REASON: u32 = 2;
+        pub const PID: u32 = 3;
+        pub const CAPABILITY: u32 = 4;
+        pub const CPU_REASONS: u32 = 5;
+        pub const IMPLICIT_CPU_REASONS: u32 = 6;
+        pub const LEGACY_CAPABILITY: u32 = 7;
+        pub const LEGACY_CPU_REASONS: u32 = 8;
+        pub const LEGACY_IMPLICIT_CPU_REASONS: u32 = 9;
+        pub const OOM_ADJ: u32 = 10;
+        pub const PROC_STATE: u32 = 11;
+        pub const FLAGS: u32 = 12;
+    }
+
+    /// Field numbers of `AndroidFrameworksNativeTrackEvent`.
+    pub mod android_frameworks_native_track_event {
+        pub const BINDER_SERVICE_NAME: u32 = 2001;
+        pub const BINDER_INTERFACE_NAME: u32 = 2002;
+        pub const APEX_NAME: u32 = 2003;
+        pub const SURFACEFLINGER_WORKLOAD: u32 = 2007;
+    }
+
+    /// Field numbers of `AndroidFreezerEvent`.
+    pub mod android_freezer_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const UNFROZEN_DUR_MS: u32 = 3;
+        pub const FROZEN_DUR_MS: u32 = 4;
+        pub const UNFREEZE_REASON: u32 = 5;
+    }
+
+    /// Field numbers of `AndroidInputEvent`.
+    pub mod android_input_event {
+        pub const DISPATCHER_MOTION_EVENT: u32 = 1;
+        pub const DISPATCHER_MOTION_EVENT_REDACTED: u32 = 2;
+        pub const DISPATCHER_KEY_EVENT: u32 = 3;
+        pub const DISPATCHER_KEY_EVENT_REDACTED: u32 = 4;
+        pub const DISPATCHER_WINDOW_DISPATCH_EVENT: u32 = 5;
+        pub const DISPATCHER_WINDOW_DISPATCH_EVENT_REDACTED: u32 = 6;
+    }
+
+    /// Field numbers of `AndroidJobName`.
+    pub mod android_job_name {
+        pub const IID: u32 = 1;
+        pub const NAME: u32 = 2;
+    }
+
+    /// Field numbers of `AndroidJobSchedulerJob`.
+    pub mod android_job_scheduler_job {
+        pub const JOB_ID: u32 = 1;
+        pub const SOURCE_UID: u32 = 2;
+        pub const PROXY_UID: u32 = 3;
+        pub const STATE: u32 = 4;
+        pub const STANDBY_BUCKET: u32 = 5;
+        pub const REQUESTED_PRIORITY: u32 = 6;
+        pub const EFFECTIVE_PRIORITY: u32 = 7;
+        pub const NUM_PREVIOUS_ATTEMPTS: u32 = 8;
+        pub const DEADLINE_MS: u32 = 9;
+        pub const DELAY_MS: u32 = 10;
+        pub const JOB_START_LATENCY_MS: u32 = 11;
+        pub const NUM_UNCOMPLETED_WORK_ITEMS: u32 = 12;
+        pub const PROC_STATE: u32 = 13;
+        pub const PERIODIC_JOB_INTERVAL_MS: u32 = 14;
+        pub const PERIODIC_JOB_FLEX_INTERVAL_MS: u32 = 15;
+        pub const NUM_RESCHEDULES_DUE_TO_ABANDONMENT: u32 = 16;
+        pub const BACK_OFF_POLICY_TYPE: u32 = 17;
+        pub const INTERNAL_STOP_REASON: u32 = 18;
+        pub const PUBLIC_STOP_REASON: u32 = 19;
+        pub const JOB_STATE_FLAGS: u32 = 20;
+        pub const JOB_NAME_IID: u32 = 21;
+    }
+
+    /// Field numbers of `AndroidKeyEvent`.
+    pub mod android_key_event {
+        pub const EVENT_ID: u32 = 1;
+        pub const EVENT_TIME_NANOS: u32 = 2;
+        pub const DOWN_TIME_NANOS: u32 = 3;
+        pub const SOURCE: u32 = 4;
+        pub const ACTION: u32 = 5;
+        pub const DEVICE_ID: u32 = 6;
+        pub const DISPLAY_ID: u32 = 7;
+        pub const KEY_CODE: u32 = 8;
+        pub const SCAN_CODE: u32 = 9;
+        pub const META_STATE: u32 = 10;
+        pub const REPEAT_COUNT: u32 = 11;
+        pub const FLAGS: u32 = 12;
+        pub const POLICY_FLAGS: u32 = 13;
+    }
+
+    /// Field numbers of `AndroidMessageQueue`.
+    pub mod android_message_queue {
+        pub const SENDING_THREAD_NAME: u32 = 1;
+        pub const RECEIVING_THREAD_NAME: u32 = 2;
+        pub const MESSAGE_CODE: u32 = 3;
+        pub const MESSAGE_DELAY_MS: u32 = 4;
+    }
+
+    /// Field numbers of `AndroidMotionEvent`.
+    pub mod android_motion_event {
+        pub const EVENT_ID: u32 = 1;
+        pub const EVENT_TIME_NANOS: u32 = 2;
+        pub const SOURCE: u32 = 3;
+        pub const ACTION: u32 = 4;
+        pub const DEVICE_ID: u32 = 5;
+        pub const DISPLAY_ID: u32 = 6;
+        pub const CLASSIFICATION: u32 = 7;
+        pub const FLAGS: u32 = 8;
+        pub const POINTER: u32 = 9;
+        pub const ORIGINAL_EVENT_ID: u32 = 16;
+        pub const DOWN_TIME_NANOS: u32 = 17;
+        pub const CURSOR_POSITION_X: u32 = 18;
+        pub const CURSOR_POSITION_Y: u32 = 19;
+        pub const ACTION_BUTTON: u32 = 20;
+        pub const BUTTON_STATE: u32 = 21;
+        pub const META_STATE: u32 = 22;
+        pub const POLICY_FLAGS: u32 = 23;
+        pub const PRECISION_X: u32 = 24;
+        pub const PRECISION_Y: u32 = 25;
+
+        /// Field numbers of `Pointer`.
+        pub mod pointer {
+            pub const AXIS_VALUE: u32 = 1;
+            pub const POINTER_ID: u32 = 2;
+            pub const TOOL_TYPE: u32 = 3;
+
+            /// Field numbers of `AxisValue`.
+            pub mod axis_value {
+                pub const AXIS: u32 = 1;
+                pub const VALUE: u32 = 2;
+            }
+        }
+    }
+
+    /// Field numbers of `AndroidProcStateSummaryEvent`.
+    pub mod android_proc_state_summary_event {
+        pub const IS_FULL_UPDATE: u32 = 1;
+        pub const REASON: u32 = 2;
+        pub const TOTAL_PROCESSES: u32 = 3;
+        pub const DISCREPANT_PROCESSES: u32 = 4;
+        pub const KNOWN_DISCREPANT_PROCESSES: u32 = 5;
+    }
+
+    /// Field numbers of `AndroidProcStateUpdateEvent`.
+    pub mod android_proc_state_update_event {
+        pub const IS_FULL_UPDATE: u32 = 1;
+        pub const REASON: u32 = 2;
+        pub const PID: u32 = 3;
+        pub const PROC_STATE: u32 = 4;
+        pub const LEGACY_PROC_STATE: u32 = 5;
+        pub const OOM_ADJ: u32 = 6;
+        pub const FLAGS: u32 = 7;
+        pub const KNOWN_INCONSISTENT_BEHAVIOR: u32 = 8;
+    }
+
+    /// Field numbers of `AndroidProcessDiedEvent`.
+    pub mod android_process_died_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const PROCESS_NAME: u32 = 3;
+        pub const REASON: u32 = 4;
+        pub const SUB_REASON: u32 = 5;
+        pub const IMPORTANCE: u32 = 6;
+        pub const RSS_KB: u32 = 7;
+        pub const HAS_FOREGROUND_SERVICES: u32 = 8;
+        pub const START_SEQ_ID: u32 = 9;
+        pub const PACKAGE_UID: u32 = 10;
+        pub const DEFINING_UID: u32 = 11;
+    }
+
+    /// Field numbers of `AndroidProcessStartEvent`.
+    pub mod android_process_start_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const PROCESS_NAME: u32 = 3;
+        pub const BIND_APPLICATION_DELAY_MS: u32 = 4;
+        pub const PROCESS_START_DELAY_MS: u32 = 5;
+        pub const HOSTING_NAME: u32 = 6;
+        pub const HOSTING_TYPE: u32 = 7;
+        pub const TRIGGER_TYPE: u32 = 8;
+        pub const HOSTING_ZYGOTE_VARIANT: u32 = 9;
+        pub const START_SEQ_ID: u32 = 10;
+        pub const PACKAGE_UID: u32 = 11;
+        pub const CALLER_UID: u32 = 12;
+        pub const DEFINING_UID: u32 = 13;
+    }
+
+    /// Field numbers of `AndroidProcessStateChangedEvent`.
+    pub mod android_process_state_changed_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const PREV_PROC_STATE: u32 = 3;
+        pub const CUR_PROC_STATE: u32 = 4;
+        pub const PREV_CAPABILITY_FLAGS: u32 = 5;
+        pub const CUR_CAPABILITY_FLAGS: u32 = 6;
+        pub const PREV_OOM_SCORE: u32 = 7;
+        pub const CUR_OOM_SCORE: u32 = 8;
+        pub const REASON: u32 = 9;
+        pub const SEQ_ID: u32 = 10;
+        pub const CPU_TIME_REASONS: u32 = 11;
+        pub const IMPLICIT_CPU_TIME_REASONS: u32 = 12;
+        pub const FREEZE_POLICY_FLAGS: u32 = 13;
+    }
+
+    /// Field numbers of `AndroidProviderStateChangedEvent`.
+    pub mod android_provider_state_changed_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const AUTHORITY: u32 = 3;
+        pub const CALLER_UID: u32 = 4;
+        pub const CALLER_PID: u32 = 5;
+        pub const IS_STABLE: u32 = 6;
+    }
+
+    /// Field numbers of `AndroidSelfBroadcastEvent`.
+    pub mod android_self_broadcast_event {
+        pub const PID: u32 = 1;
+        pub const UID: u32 = 2;
+        pub const ACTION_NAME: u32 = 3;
+        pub const PROCESS_STATE: u32 = 4;
+        pub const BROADCAST_TYPE: u32 = 5;
+        pub const INTENT_FLAGS: u32 = 6;
+        pub const REGISTERED_RECEIVER_COUNT: u32 = 7;
+        pub const MANIFEST_RECEIVER_COUNT: u32 = 8;
+        pub const DELIVERY_GROUP_POLICY: u32 = 9;
+        pub const TRACE_COOKIE: u32 = 10;
+    }
+
+    /// Field numbers of `AndroidServiceStateChangedEvent`.
+    pub mod android_service_state_changed_event {
+        pub const UID: u32 = 1;
+        pub const PID: u32 = 2;
+        pub const COMPONENT_NAME: u32 = 3;
+        pub const INTENT_ACTION: u32 = 4;
+        pub const BIND_ID: u32 = 5;
+        pub const FOREGROUND_SERVICE_TYPE: u32 = 6;
+        pub const CALLER_UID: u32 = 7;
+        pub const CALLER_PID: u32 = 8;
+        pub const REASON_ENUM: u32 = 9;
+        pub const BIND_FLAGS: u32 = 10;
+    }
+
+    /// Field numbers of `AndroidSurfaceFlingerWorkload`.
+    pub mod android_surface_flinger_workload {
+        pub const SOURCE: u32 = 1;
+        pub const OUTPUT_NAME: u32 = 2;
+        pub const VSYNC_ID: u32 = 3;
+        pub const SUMMARY: u32 = 4;
+
+        /// Field numbers of `Summary`.
+        pub mod summary {
+            pub const TIMINGS: u32 = 1;
+            pub const STATS: u32 = 2;
+
+            /// Field numbers of `Timings`.
+            pub mod timings {
+                pub const SF_CPU: u32 = 1;
+                pub const HWC: u32 = 2;
+                pub const RE: u32 = 3;
+                pub const SKIA: u32 = 4;
+
+                /// Field numbers of `SfCpu`.
+                pub mod sf_cpu {
+                    pub const FRAME_SIGNAL_NANOS: u32 = 1;
+                    pub const COMMIT_NANOS: u32 = 2;
+                    pub const COMPOSITE_NANOS: u32 = 3;
+                }
+
+                /// Field numbers of `Hwc`.
+                pub mod hwc {
+                    pub const PRESENT_NANOS: u32 = 1;
+                    pub const VALIDATE_NANOS: u32 = 2;
+                    pub const PRESENT_OR_VALIDATE_NANOS: u32 = 3;
+                }
+
+                /// Field numbers of `Re`.
+                pub mod re {
+                    pub const DRAW_LAYERS_NANOS: u32 = 1;
+                    pub const GPU_COMPLETION_NANOS: u32 = 2;
+                }
+
+                /// Field numbers of `Skia`.
+                pub mod skia {
+                    pub const FLUSH_NANOS: u32 = 1;
+                    pub const SUBMIT_NANOS: u32 = 2;
+                }
+            }
+
+            /// Field numbers of `Stats`.
+            pub mod stats {
+                pub const GPU_COMPOSITED_LAYERS: u32 = 1;
+                pub const DPU_COMPOSITED_LAYERS: u32 = 2;
+            }
+        }
+    }
+
+    /// Field numbers of `AndroidWindowInputDispatchEvent`.
+    pub mod android_window_input_dispatch_event {
+        pub const EVENT_ID: u32 = 1;
+        pub const VSYNC_ID: u32 = 2;
+        pub const WINDOW_ID: u32 = 3;
+        pub const DISPATCHED_POINTER: u32 = 4;
+        pub const RESOLVED_FLAGS: u32 = 5;
+
+        /// Field numbers of `DispatchedPointer`.
+        pub mod dispatched_pointer {
+            pub const POINTER_ID: u32 = 1;
+            pub const X_IN_DISPLAY: u32 = 2;
+            pub const Y_IN_DISPLAY: u32 = 3;
+            pub const AXIS_VALUE_IN_WINDOW: u32 = 4;
+        }
+    }
+
+    /// Field numbers of `AnimationAdapterProto`.
+    pub mod animation_adapter_proto {
+        pub const LOCAL: u32 = 1;
+        pub const REMOTE: u32 = 2;
+    }
+
+    /// Field numbers of `AnimationSpecProto`.
+    pub mod animation_spec_proto {
+        pub const WINDOW: u32 = 1;
+        pub const MOVE: u32 = 2;
+        pub const ALPHA: u32 = 3;
+        pub const ROTATE: u32 = 4;
+    }
+
+    /// Field numbers of `AppTransitionProto`.
+    pub mod app_transition_proto {
+        pub const APP_TRANSITION_STATE: u32 = 1;
+        pub const LAST_USED_APP_TRANSITION: u32 = 2;
+    }
+
+    /// Field numbers of `AppWakelockInfo`.
+    pub mod app_wakelock_info {
+        pub const IID: u32 = 1;
+        pub const TAG: u32 = 2;
+        pub const FLAGS: u32 = 3;
+        pub const OWNER_PID: u32 = 4;
+        pub const OWNER_UID: u32 = 5;
+        pub const WORK_UID: u32 = 6;
+    }
+
+    /// Field numbers of `AppearanceRegionProto`.
+    pub mod appearance_region_proto {
+        pub const APPEARANCE: u32 = 1;
+        pub const BOUNDS: u32 = 2;
+    }
+
+    /// Field numbers of `BackNavigationProto`.
+    pub mod back_navigation_proto {
+        pub const ANIMATION_IN_PROGRESS: u32 = 1;
+        pub const LAST_BACK_TYPE: u32 = 2;
+        pub const SHOW_WALLPAPER: u32 = 3;
+        pub const MAIN_OPEN_ACTIVITY: u32 = 4;
+        pub const ANIMATION_RUNNING: u32 = 5;
+    }
+
+    /// Field numbers of `BarControllerProto`.
+    pub mod bar_controller_proto {
+        pub const STATE: u32 = 1;
+        pub const TRANSIENT_STATE: u32 = 2;
+    }
+
+    /// Field numbers of `BarrierLayerProto`.
+    pub mod barrier_layer_proto {
+        pub const ID: u32 = 1;
+        pub const FRAME_NUMBER: u32 = 2;
+    }
+
+    /// Field numbers of `BlurRegion`.
+    pub mod blur_region {
+        pub const BLUR_RADIUS: u32 = 1;
+        pub const CORNER_RADIUS_TL: u32 = 2;
+        pub const CORNER_RADIUS_TR: u32 = 3;
+        pub const CORNER_RADIUS_BL: u32 = 4;
+        pub const CORNER_RADIUS_BR: u32 = 5;
+        pub const CORNER_RADIUS_TLX: u32 = 11;
+        pub const CORNER_RADIUS_TLY: u32 = 12;
+        pub const CORNER_RADIUS_TRX: u32 = 13;
+        pub const CORNER_RADIUS_TRY: u32 = 14;
+        pub const CORNER_RADIUS_BLX: u32 = 15;
+        pub const CORNER_RADIUS_BLY: u32 = 16;
+        pub const CORNER_RADIUS_BRX: u32 = 17;
+        pub const CORNER_RADIUS_BRY: u32 = 18;
+        pub const ALPHA: u32 = 6;
+        pub const LEFT: u32 = 7;
+        pub const TOP: u32 = 8;
+        pub const RIGHT: u32 = 9;
+        pub const BOTTOM: u32 = 10;
+    }
+
+    /// Field numbers of `BorderSettings`.
+    pub mod border_settings {
+        pub const STROKE_WIDTH: u32 = 1;
+        pub const COLOR: u32 = 2;
+    }
+
+    /// Field numbers of `BoxShadowSettings`.
+    pub mod box_shadow_settings {
+        pub const BOX_SHADOWS: u32 = 1;
+
+        /// Field numbers of `BoxShadowParams`.
+        pub mod box_shadow_params {
+            pub const BLUR_RADIUS: u32 = 1;
+            pub const SPREAD_RADIUS: u32 = 2;
+            pub const COLOR: u32 = 3;
+            pub const OFFSET_X: u32 = 4;
+            pub const OFFSET_Y: u32 = 5;
+        }
+    }
+
+    /// Field numbers of `ColorProto`.
+    pub mod color_proto {
+        pub const R: u32 = 1;
+        pub const G: u32 = 2;
+        pub const B: u32 = 3;
+        pub const A: u32 = 4;
+    }
+
+    /// Field numbers of `ColorTransformProto`.
+    pub mod color_transform_proto {
+        pub const VAL: u32 = 1;
+    }
+
+    /// Field numbers of `ConfigurationContainerProto`.
+    pub mod configuration_container_proto {
+        pub const OVERRIDE_CONFIGURATION: u32 = 1;
+        pub const FULL_CONFIGURATION: u32 = 2;
+        pub const MERGED_OVERRIDE_CONFIGURATION: u32 = 3;
+        pub const RESOLVED_OVERRIDE_CONFIGURATION: u32 = 4;
+    }
+
+    /// Field numbers of `ConfigurationProto`.
+    pub mod configuration_proto {
+        pub const FONT_SCALE: u32 = 1;
+        pub const MCC: u32 = 2;
+        pub const MNC: u32 = 3;
+        pub const LOCALES: u32 = 4;
+        pub const SCREEN_LAYOUT: u32 = 5;
+        pub const COLOR_MODE: u32 = 6;
+        pub const TOUCHSCREEN: u32 = 7;
+        pub const KEYBOARD: u32 = 8;
+        pub const KEYBOARD_HIDDEN: u32 = 9;
+        pub const HARD_KEYBOARD_HIDDEN: u32 = 10;
+        pub const NAVIGATION: u32 = 11;
+        pub const NAVIGATION_HIDDEN: u32 = 12;
+        pub const ORIENTATION: u32 = 13;
+        pub const UI_MODE: u32 = 14;
+        pub const SCREEN_WIDTH_DP: u32 = 15;
+        pub const SCREEN_HEIGHT_DP: u32 = 16;
+        pub const SMALLEST_SCREEN_WIDTH_DP: u32 = 17;
+        pub const DENSITY_DPI: u32 = 18;
+        pub const WINDOW_CONFIGURATION: u32 = 19;
+        pub const LOCALE_LIST: u32 = 20;
+        pub const FONT_WEIGHT_ADJUSTMENT: u32 = 21;
+        pub const GRAMMATICAL_GENDER: u32 = 22;
+    }
+
+    /// Field numbers of `CornerRadiiProto`.
+    pub mod corner_radii_proto {
+        pub const TL: u32 = 1;
+        pub const TR: u32 = 2;
+        pub const BL: u32 = 3;
+        pub const BR: u32 = 4;
+    }
+
+    /// Field numbers of `DecorInsetsInfoProto`.
+    pub mod decor_insets_info_proto {
+        pub const ROTATION: u32 = 1;
+        pub const OVERRIDE_CONFIG_INSETS: u32 = 2;
+        pub const OVERRIDE_NON_DECOR_INSETS: u32 = 3;
+        pub const OVERRIDE_CONFIG_FRAME: u32 = 4;
+        pub const OVERRIDE_NON_DECOR_FRAME: u32 = 5;
+    }
+
+    /// Field numbers of `DecorInsetsProto`.
+    pub mod decor_insets_proto {
+        pub const DECOR_INSETS_INFO: u32 = 1;
+    }
+
+    /// Field numbers of `DeviceConfigurationProto`.
+    pub mod device_configuration_proto {
+        pub const STABLE_SCREEN_WIDTH_PX: u32 = 1;
+        pub const STABLE_SCREEN_HEIGHT_PX: u32 = 2;
+        pub const STABLE_DENSITY_DPI: u32 = 3;
+        pub const TOTAL_RAM: u32 = 4;
+        pub const LOW_RAM: u32 = 5;
+        pub const MAX_CORES: u32 = 6;
+        pub const HAS_SECURE_SCREEN_LOCK: u32 = 7;
+        pub const OPENGL_VERSION: u32 = 8;
+        pub const OPENGL_EXTENSIONS: u32 = 9;
+        pub const SHARED_LIBRARIES: u32 = 10;
+        pub const FEATURES: u32 = 11;
+        pub const CPU_ARCHITECTURES: u32 = 12;
+    }
+
+    /// Field numbers of `DisplayAreaChildProto`.
+    pub mod display_area_child_proto {
+        pub const DISPLAY_AREA: u32 = 1;
+        pub const WINDOW: u32 = 2;
+        pub const UNKNOWN: u32 = 3;
+    }
+
+    /// Field numbers of `DisplayAreaProto`.
+    pub mod display_area_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const NAME: u32 = 2;
+        pub const CHILDREN: u32 = 3;
+        pub const IS_TASK_DISPLAY_AREA: u32 = 4;
+        pub const IS_ROOT_DISPLAY_AREA: u32 = 5;
+        pub const FEATURE_ID: u32 = 6;
+        pub const IS_ORGANIZED: u32 = 7;
+        pub const IS_IGNORING_ORIENTATION_REQUEST: u32 = 8;
+    }
+
+    /// Field numbers of `DisplayContentProto`.
+    pub mod display_content_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const ID: u32 = 2;
+        pub const DOCKED_TASK_DIVIDER_CONTROLLER: u32 = 4;
+        pub const PINNED_TASK_CONTROLLER: u32 = 5;
+        pub const ABOVE_APP_WINDOWS: u32 = 6;
+        pub const BELOW_APP_WINDOWS: u32 = 7;
+        pub const IME_WINDOWS: u32 = 8;
+        pub const DPI: u32 = 9;
+        pub const DISPLAY_INFO: u32 = 10;
+        pub const ROTATION: u32 = 11;
+        pub const SCREEN_ROTATION_ANIMATION: u32 = 12;
+        pub const DISPLAY_FRAMES: u32 = 13;
+        pub const SURFACE_SIZE: u32 = 14;
+        pub const FOCUSED_APP: u32 = 15;
+        pub const APP_TRANSITION: u32 = 16;
+        pub const OPENING_APPS: u32 = 17;
+        pub const CLOSING_APPS: u32 = 18;
+        pub const CHANGING_APPS: u32 = 19;
+        pub const OVERLAY_WINDOWS: u32 = 20;
+        pub const ROOT_DISPLAY_AREA: u32 = 21;
+        pub const SINGLE_TASK_INSTANCE: u32 = 22;
+        pub const FOCUSED_ROOT_TASK_ID: u32 = 23;
+        pub const RESUMED_ACTIVITY: u32 = 24;
+        pub const TASKS: u32 = 25;
+        pub const DISPLAY_READY: u32 = 26;
+        pub const INPUT_METHOD_TARGET: u32 = 27;
+        pub const INPUT_METHOD_INPUT_TARGET: u32 = 28;
+        pub const INPUT_METHOD_CONTROL_TARGET: u32 = 29;
+        pub const CURRENT_FOCUS: u32 = 30;
+        pub const IME_INSETS_SOURCE_PROVIDER: u32 = 31;
+        pub const CAN_SHOW_IME: u32 = 32;
+        pub const DISPLAY_ROTATION: u32 = 33;
+        pub const IME_POLICY: u32 = 34;
+        pub const INSETS_SOURCE_PROVIDERS: u32 = 35;
+        pub const IS_SLEEPING: u32 = 36;
+        pub const SLEEP_TOKENS: u32 = 37;
+        pub const KEEP_CLEAR_AREAS: u32 = 38;
+        pub const MIN_SIZE_OF_RESIZEABLE_TASK_DP: u32 = 39;
+        pub const INPUT_METHOD_LAYERING_TARGET_IDENTIFIER: u32 = 40;
+        pub const INPUT_METHOD_INPUT_TARGET_IDENTIFIER: u32 = 41;
+        pub const INPUT_METHOD_CONTROL_TARGET_IDENTIFIER: u32 = 42;
+        pub const CURRENT_FOCUS_IDENTIFIER: u32 = 43;
+        pub const REMOTE_INSETS_CONTROL_TARGET: u32 = 44;
+        pub const ENGAGEMENT_MODE: u32 = 45;
+        pub const INSETS_STATE_CONTROLLER: u32 = 46;
+        pub const DISPLAY_POLICY: u32 = 47;
+        pub const INSETS_POLICY: u32 = 48;
+    }
+
+    /// Field numbers of `DisplayCutoutProto`.
+    pub mod display_cutout_proto {
+        pub const INSETS: u32 = 1;
+        pub const BOUND_LEFT: u32 = 3;
+        pub const BOUND_TOP: u32 = 4;
+        pub const BOUND_RIGHT: u32 = 5;
+        pub const BOUND_BOTTOM: u32 = 6;
+        pub const WATERFALL_INSETS: u32 = 7;
+        pub const SIDE_OVERRIDES: u32 = 8;
+    }
+
+    /// Field numbers of `DisplayFramesProto`.
+    pub mod display_frames_proto {
+        pub const STABLE_BOUNDS: u32 = 1;
+        pub const DOCK: u32 = 2;
+        pub const CURRENT: u32 = 3;
+        pub const WIDTH: u32 = 4;
+        pub const HEIGHT: u32 = 5;
+        pub const ROTATION: u32 = 6;
+    }
+
+    /// Field numbers of `DisplayInfo`.
+    pub mod display_info {
+        pub const LAYER_STACK: u32 = 1;
+        pub const DISPLAY_ID: u32 = 2;
+        pub const LOGICAL_WIDTH: u32 = 3;
+        pub const LOGICAL_HEIGHT: u32 = 4;
+        pub const TRANSFORM_INVERSE: u32 = 5;
+        pub const TRANSFORM: u32 = 6;
+        pub const RECEIVES_INPUT: u32 = 7;
+        pub const IS_SECURE: u32 = 8;
+        pub const IS_PRIMARY: u32 = 9;
+        pub const IS_VIRTUAL: u32 = 10;
+        pub const ROTATION_FLAGS: u32 = 11;
+        pub const TRANSFORM_HINT: u32 = 12;
+    }
+
+    /// Field numbers of `DisplayInfoProto`.
+    pub mod display_info_proto {
+        pub const LOGICAL_WIDTH: u32 = 1;
+        pub const LOGICAL_HEIGHT: u32 = 2;
+        pub const APP_WIDTH: u32 = 3;
+        pub const APP_HEIGHT: u32 = 4;
+        pub const NAME: u32 = 5;
+        pub const FLAGS: u32 = 6;
+        pub const CUTOUT: u32 = 7;
+        pub const TYPE: u32 = 8;
+    }
+
+    /// Field numbers of `DisplayPolicyProto`.
+    pub mod display_policy_proto {
+        pub const DECOR_INSETS: u32 = 1;
+        pub const CACHED_DECOR_INSETS: u32 = 2;
+        pub const LAST_DISABLE_FLAGS: u32 = 3;
+        pub const LAST_APPEARANCE: u32 = 4;
+        pub const LAST_BEHAVIOR: u32 = 5;
+        pub const LEFT_GESTURE_HOST_IDENTIFIER: u32 = 6;
+        pub const TOP_GESTURE_HOST_IDENTIFIER: u32 = 7;
+        pub const RIGHT_GESTURE_HOST_IDENTIFIER: u32 = 8;
+        pub const BOTTOM_GESTURE_HOST_IDENTIFIER: u32 = 9;
+        pub const NAV_BAR_BACKGROUND_WINDOW_CANDIDATE_IDENTIFIER: u32 = 10;
+        pub const LAST_STATUS_BAR_APPEARANCE_REGIONS: u32 = 11;
+        pub const STATUS_BAR_BACKGROUND_WINDOWS_IDENTIFIER: u32 = 12;
+        pub const SHOWING_TRANSIENT_INSETS_TYPES: u32 = 13;
+        pub const SYSTEM_BAR_VISIBILITY_OVERRIDE: u32 = 14;
+        pub const IME_INSETS_CONSUMED: u32 = 15;
+        pub const FORCE_SHOW_NAVIGATION_BAR_ENABLED: u32 = 16;
+    }
+
+    /// Field numbers of `DisplayProto`.
+    pub mod display_proto {
+        pub const ID: u32 = 1;
+        pub const NAME: u32 = 2;
+        pub const LAYER_STACK: u32 = 3;
+        pub const SIZE: u32 = 4;
+        pub const LAYER_STACK_SPACE_RECT: u32 = 5;
+        pub const TRANSFORM: u32 = 6;
+        pub const IS_VIRTUAL: u32 = 7;
+        pub const DPI_X: u32 = 8;
+        pub const DPI_Y: u32 = 9;
+    }
+
+    /// Field numbers of `DisplayRotationProto`.
+    pub mod display_rotation_proto {
+        pub const ROTATION: u32 = 1;
+        pub const FROZEN_TO_USER_ROTATION: u32 = 2;
+        pub const USER_ROTATION: u32 = 3;
+        pub const FIXED_TO_USER_ROTATION_MODE: u32 = 4;
+        pub const LAST_ORIENTATION: u32 = 5;
+        pub const IS_FIXED_TO_USER_ROTATION: u32 = 6;
+    }
+
+    /// Field numbers of `DisplayState`.
+    pub mod display_state {
+        pub const ID: u32 = 1;
+        pub const WHAT: u32 = 2;
+        pub const FLAGS: u32 = 3;
+        pub const LAYER_STACK: u32 = 4;
+        pub const ORIENTATION: u32 = 5;
+        pub const LAYER_STACK_SPACE_RECT: u32 = 6;
+        pub const ORIENTED_DISPLAY_SPACE_RECT: u32 = 7;
+        pub const WIDTH: u32 = 8;
+        pub const HEIGHT: u32 = 9;
+    }
+
+    /// Field numbers of `DockedTaskDividerControllerProto`.
+    pub mod docked_task_divider_controller_proto {
+        pub const MINIMIZED_DOCK: u32 = 1;
+    }
+
+    /// Field numbers of `EditorInfoProto`.
+    pub mod editor_info_proto {
+        pub const INPUT_TYPE: u32 = 1;
+        pub const IME_OPTIONS: u32 = 2;
+        pub const PRIVATE_IME_OPTIONS: u32 = 3;
+        pub const PACKAGE_NAME: u32 = 4;
+        pub const FIELD_ID: u32 = 5;
+        pub const TARGET_INPUT_METHOD_USER_ID: u32 = 6;
+    }
+
+    /// Field numbers of `FloatRectProto`.
+    pub mod float_rect_proto {
+        pub const LEFT: u32 = 1;
+        pub const TOP: u32 = 2;
+        pub const RIGHT: u32 = 3;
+        pub const BOTTOM: u32 = 4;
+    }
+
+    /// Field numbers of `FrameworksBaseInternedData`.
+    pub mod frameworks_base_interned_data {
+        pub const VIEWCAPTURE_PACKAGE_NAME: u32 = 38;
+        pub const VIEWCAPTURE_WINDOW_NAME: u32 = 39;
+        pub const VIEWCAPTURE_VIEW_ID: u32 = 40;
+        pub const VIEWCAPTURE_CLASS_NAME: u32 = 41;
+        pub const APP_WAKELOCK_INFO: u32 = 42;
+        pub const ANDROID_JOB_NAME: u32 = 44;
+        pub const VIEWCAPTURE_CONTENT_DESCRIPTION: u32 = 45;
+        pub const VIEWCAPTURE_TEXT: u32 = 46;
+    }
+
+    /// Field numbers of `FrameworksBaseTrackEvent`.
+    pub mod frameworks_base_track_event {
+        pub const MESSAGE_QUEUE: u32 = 2004;
+        pub const BITMAP: u32 = 2005;
+        pub const JOB_SCHEDULER_JOB: u32 = 2006;
+        pub const BROADCAST_EVENT: u32 = 2008;
+        pub const FREEZER_EVENT: u32 = 2009;
+        pub const PROCESS_START_EVENT: u32 = 2010;
+        pub const PROCESS_DIED_EVENT: u32 = 2011;
+        pub const PROCESS_STATE_CHANGED_EVENT: u32 = 2012;
+        pub const BINDER_DIED_EVENT: u32 = 2013;
+        pub const SERVICE_STATE_CHANGED_EVENT: u32 = 2014;
+        pub const PROVIDER_STATE_CHANGED_EVENT: u32 = 2015;
+        pub const FG_SERVICE_STATE_CHANGED_EVENT: u32 = 2016;
+        pub const CAPABILITY_SUMMARY_EVENT: u32 = 2017;
+        pub const CAPABILITY_UPDATE_EVENT: u32 = 2018;
+        pub const PROC_STATE_SUMMARY_EVENT: u32 = 2019;
+        pub const PROC_STATE_UPDATE_EVENT: u32 = 2020;
+        pub const SELF_BROADCAST_EVENT: u32 = 2021;
+    }
+
+    /// Field numbers of `FrameworksBaseWinscopeExtensions`.
+    pub mod frameworks_base_winscope_extensions {
+        pub const INPUTMETHOD_CLIENTS: u32 = 1;
+        pub const INPUTMETHOD_SERVICE: u32 = 2;
+        pub const INPUTMETHOD_MANAGER_SERVICE: u32 = 3;
+        pub const VIEWCAPTURE: u32 = 4;
+        pub const WINDOWMANAGER: u32 = 6;
+        pub const WINDOWMANAGER_PATCH: u32 = 8;
+    }
+
+    /// Field numbers of `FrameworksBaseWinscopeTracePacket`.
+    pub mod frameworks_base_winscope_trace_packet {
+        pub const SHELL_TRANSITION: u32 = 96;
+        pub const SHELL_HANDLER_MAPPINGS: u32 = 97;
+    }
+
+    /// Field numbers of `FrameworksNativeInternedData`.
+    pub mod frameworks_native_interned_data {
+        pub const PROTOLOG_STRING_ARGS: u32 = 36;
+        pub const PROTOLOG_STACKTRACE: u32 = 37;
+    }
+
+    /// Field numbers of `FrameworksNativeWinscopeExtensions`.
+    pub mod frameworks_native_winscope_extensions {
+        pub const ANDROID_INPUT_EVENT: u32 = 5;
+        pub const SURFACEFLINGER_LAYERS_PATCH: u32 = 7;
+    }
+
+    /// Field numbers of `FrameworksNativeWinscopeTracePacket`.
+    pub mod frameworks_native_winscope_trace_packet {
+        pub const SURFACEFLINGER_LAYERS_SNAPSHOT: u32 = 93;
+        pub const SURFACEFLINGER_TRANSACTIONS: u32 = 94;
+        pub const PROTOLOG_MESSAGE: u32 = 104;
+        pub const PROTOLOG_VIEWER_CONFIG: u32 = 105;
+        pub const WINSCOPE_EXTENSIONS: u32 = 112;
+    }
+
+    /// Field numbers of `GlobalConfigurationProto`.
+    pub mod global_configuration_proto {
+        pub const RESOURCES: u32 = 1;
+        pub const DEVICE: u32 = 2;
+    }
+
+    /// Field numbers of `IdentifierProto`.
+    pub mod identifier_proto {
+        pub const HASH_CODE: u32 = 1;
+        pub const USER_ID: u32 = 2;
+        pub const TITLE: u32 = 3;
+    }
+
+    /// Field numbers of `ImeFocusControllerProto`.
+    pub mod ime_focus_controller_proto {
+        pub const HAS_IME_FOCUS: u32 = 1;
+        pub const SERVED_VIEW: u32 = 2;
+        pub const NEXT_SERVED_VIEW: u32 = 3;
+    }
+
+    /// Field numbers of `ImeInsetsSourceConsumerProto`.
+    pub mod ime_insets_source_consumer_proto {
+        pub const INSETS_SOURCE_CONSUMER: u32 = 1;
+        pub const IS_REQUESTED_VISIBLE_AWAITING_CONTROL: u32 = 3;
+        pub const IS_HIDE_ANIMATION_RUNNING: u32 = 4;
+        pub const IS_SHOW_REQUESTED_DURING_HIDE_ANIMATION: u32 = 5;
+        pub const HAS_PENDING_REQUEST: u32 = 6;
+    }
+
+    /// Field numbers of `ImeInsetsSourceProviderProto`.
+    pub mod ime_insets_source_provider_proto {
+        pub const INSETS_SOURCE_PROVIDER: u32 = 1;
+        pub const IME_TARGET_FROM_IME: u32 = 2;
+        pub const IS_IME_LAYOUT_DRAWN: u32 = 3;
+        pub const IME_TARGET_FROM_IME_IDENTIFIER: u32 = 4;
+    }
+
+    /// Field numbers of `InputConnectionCallProto`.
+    pub mod input_connection_call_proto {
+        pub const GET_TEXT_BEFORE_CURSOR: u32 = 1;
+        pub const GET_TEXT_AFTER_CURSOR: u32 = 2;
+        pub const GET_SELECTED_TEXT: u32 = 3;
+        pub const GET_SURROUNDING_TEXT: u32 = 4;
+        pub const GET_CURSOR_CAPS_MODE: u32 = 5;
+        pub const GET_EXTRACTED_TEXT: u32 = 6;
+
+        /// Field numbers of `GetTextBeforeCursor`.
+        pub mod get_text_before_cursor {
+            pub const LENGTH: u32 = 1;
+            pub const FLAGS: u32 = 2;
+        }
+
+        /// Field numbers of `GetTextAfterCursor`.
+        pub mod get_text_after_cursor {
+            pub const LENGTH: u32 = 1;
+            pub const FLAGS: u32 = 2;
+        }
+
+        /// Field numbers of `GetSelectedText`.
+        pub mod get_selected_text {
+            pub const FLAGS: u32 = 1;
+        }
+
+        /// Field numbers of `GetSurroundingText`.
+        pub mod get_surrounding_text {
+            pub const BEFORE_LENGTH: u32 = 1;
+            pub const AFTER_LENGTH: u32 = 2;
+            pub const FLAGS: u32 = 3;
+            pub const RESULT: u32 = 4;
+
+            /// Field numbers of `SurroundingText`.
+            pub mod surrounding_text {
+                pub const SELECTION_START: u32 = 2;
+                pub const SELECTION_END: u32 = 3;
+                pub const OFFSET: u32 = 4;
+            }
+        }
+
+        /// Field numbers of `GetCursorCapsMode`.
+        pub mod get_cursor_caps_mode {
+            pub const REQ_MODES: u32 = 1;
+            pub const RESULT: u32 = 2;
+        }
+
+        /// Field numbers of `GetExtractedText`.
+        pub mod get_extracted_text {
+            pub const REQUEST: u32 = 1;
+            pub const FLAGS: u32 = 2;
+
+            /// Field numbers of `ExtractedTextRequest`.
+            pub mod extracted_text_request {
+                pub const TOKEN: u32 = 1;
+                pub const FLAGS: u32 = 2;
+                pub const HINT_MAX_LINES: u32 = 3;
+                pub const HINT_MAX_CHARS: u32 = 4;
+            }
+        }
+    }
+
+    /// Field numbers of `InputConnectionProto`.
+    pub mod input_connection_proto {
+        pub const SELECTED_TEXT_START: u32 = 3;
+        pub const SELECTED_TEXT_END: u32 = 4;
+        pub const CURSOR_CAPS_MODE: u32 = 5;
+    }
+
+    /// Field numbers of `InputMethodClientsTraceFileProto`.
+    pub mod input_method_clients_trace_file_proto {
+        pub const MAGIC_NUMBER: u32 = 1;
+        pub const ENTRY: u32 = 2;
+        pub const REAL_TO_ELAPSED_TIME_OFFSET_NANOS: u32 = 3;
+    }
+
+    /// Field numbers of `InputMethodClientsTraceProto`.
+    pub mod input_method_clients_trace_proto {
+        pub const ELAPSED_REALTIME_NANOS: u32 = 1;
+        pub const WHERE: u32 = 2;
+        pub const CLIENT: u32 = 3;
+
+        /// Field numbers of `ClientSideProto`.
+        pub mod client_side_proto {
+            pub const DISPLAY_ID: u32 = 1;
+            pub const INPUT_METHOD_MANAGER: u32 = 2;
+            pub const VIEW_ROOT_IMPL: u32 = 3;
+            pub const INSETS_CONTROLLER: u32 = 4;
+            pub const IME_INSETS_SOURCE_CONSUMER: u32 = 5;
+            pub const EDITOR_INFO: u32 = 6;
+            pub const IME_FOCUS_CONTROLLER: u32 = 7;
+            pub const INPUT_CONNECTION: u32 = 8;
+            pub const INPUT_CONNECTION_CALL: u32 = 9;
+        }
+    }
+
+    /// Field numbers of `InputMethodManagerProto`.
+    pub mod input_method_manager_proto {
+        pub const CUR_ID: u32 = 1;
+        pub const FULLSCREEN_MODE: u32 = 2;
+        pub const DISPLAY_ID: u32 = 3;
+        pub const ACTIVE: u32 = 4;
+        pub const SERVED_CONNECTING: u32 = 5;
+        pub const SERVED_VIEW: u32 = 6;
+        pub const NEXT_SERVED_VIEW: u32 = 7;
+    }
+
+    /// Field numbers of `InputMethodManagerServiceProto`.
+    pub mod input_method_manager_service_proto {
+        pub const CUR_METHOD_ID: u32 = 1;
+        pub const CUR_SEQ: u32 = 2;
+        pub const CUR_CLIENT: u32 = 3;
+        pub const CUR_FOCUSED_WINDOW_NAME: u32 = 4;
+        pub const LAST_IME_TARGET_WINDOW_NAME: u32 = 5;
+        pub const CUR_FOCUSED_WINDOW_SOFT_INPUT_MODE: u32 = 6;
+        pub const CUR_ATTRIBUTE: u32 = 7;
+        pub const CUR_ID: u32 = 8;
+        pub const SHOW_EXPLICITLY_REQUESTED: u32 = 10;
+        pub const SHOW_FORCED: u32 = 11;
+        pub const INPUT_SHOWN: u32 = 12;
+        pub const IN_FULLSCREEN_MODE: u32 = 13;
+        pub const CUR_TOKEN: u32 = 14;
+        pub const CUR_TOKEN_DISPLAY_ID: u32 = 15;
+        pub const SYSTEM_READY: u32 = 16;
+        pub const LAST_SWITCH_USER_ID: u32 = 17;
+        pub const HAVE_CONNECTION: u32 = 18;
+        pub const BOUND_TO_METHOD: u32 = 19;
+        pub const IS_INTERACTIVE: u32 = 20;
+        pub const BACK_DISPOSITION: u32 = 21;
+        pub const IME_WINDOW_VISIBILITY: u32 = 22;
+        pub const SHOW_IME_WITH_HARD_KEYBOARD: u32 = 23;
+        pub const ACCESSIBILITY_REQUESTING_NO_SOFT_KEYBOARD: u32 = 24;
+        pub const CONCURRENT_MULTI_USER_MODE_ENABLED: u32 = 25;
+        pub const PREVENT_IME_STARTUP_UNLESS_TEXT_EDITOR: u32 = 26;
+    }
+
+    /// Field numbers of `InputMethodManagerServiceTraceFileProto`.
+    pub mod input_method_manager_service_trace_file_proto {
+        pub const MAGIC_NUMBER: u32 = 1;
+        pub const ENTRY: u32 = 2;
+        pub const REAL_TO_ELAPSED_TIME_OFFSET_NANOS: u32 = 3;
+    }
+
+    /// Field numbers of `InputMethodManagerServiceTraceProto`.
+    pub mod input_method_manager_service_trace_proto {
+        pub const ELAPSED_REALTIME_NANOS: u32 = 1;
+        pub const WHERE: u32 = 2;
+        pub const INPUT_METHOD_MANAGER_SERVICE: u32 = 3;
+    }
+
+    /// Field numbers of `InputMethodServiceProto`.
+    pub mod input_method_service_proto {
+        pub const SOFT_INPUT_WINDOW: u32 = 1;
+        pub const VIEWS_CREATED: u32 = 2;
+        pub const DECOR_VIEW_VISIBLE: u32 = 3;
+        pub const DECOR_VIEW_WAS_VISIBLE: u32 = 4;
+        pub const WINDOW_VISIBLE: u32 = 5;
+        pub const IN_SHOW_WINDOW: u32 = 6;
+        pub const CONFIGURATION: u32 = 7;
+        pub const TOKEN: u32 = 8;
+        pub const INPUT_BINDING: u32 = 9;
+        pub const INPUT_STARTED: u32 = 10;
+        pub const INPUT_VIEW_STARTED: u32 = 11;
+        pub const CANDIDATES_VIEW_STARTED: u32 = 12;
+        pub const INPUT_EDITOR_INFO: u32 = 13;
+        pub const SHOW_INPUT_REQUESTED: u32 = 14;
+        pub const LAST_SHOW_INPUT_REQUESTED: u32 = 15;
+        pub const SHOW_INPUT_FLAGS: u32 = 18;
+        pub const CANDIDATES_VISIBILITY: u32 = 19;
+        pub const FULLSCREEN_APPLIED: u32 = 20;
+        pub const IS_FULLSCREEN: u32 = 21;
+        pub const EXTRACT_VIEW_HIDDEN: u32 = 22;
+        pub const EXTRACTED_TOKEN: u32 = 23;
+        pub const IS_INPUT_VIEW_SHOWN: u32 = 24;
+        pub const STATUS_ICON: u32 = 25;
+        pub const LAST_COMPUTED_INSETS: u32 = 26;
+        pub const SETTINGS_OBSERVER: u32 = 27;
+        pub const INPUT_CONNECTION_CALL: u32 = 28;
+
+        /// Field numbers of `InsetsProto`.
+        pub mod insets_proto {
+            pub const CONTENT_TOP_INSETS: u32 = 1;
+            pub const VISIBLE_TOP_INSETS: u32 = 2;
+            pub const TOUCHABLE_INSETS: u32 = 3;
+            pub const TOUCHABLE_REGION: u32 = 4;
+        }
+    }
+
+    /// Field numbers of `InputMethodServiceTraceFileProto`.
+    pub mod input_method_service_trace_file_proto {
+        pub const MAGIC_NUMBER: u32 = 1;
+        pub const ENTRY: u32 = 2;
+        pub const REAL_TO_ELAPSED_TIME_OFFSET_NANOS: u32 = 3;
+    }
+
+    /// Field numbers of `InputMethodServiceTraceProto`.
+    pub mod input_method_service_trace_proto {
+        pub const ELAPSED_REALTIME_NANOS: u32 = 1;
+        pub const WHERE: u32 = 2;
+        pub const INPUT_METHOD_SERVICE: u32 = 3;
+    }
+
+    /// Field numbers of `InputWindowInfoProto`.
+    pub mod input_window_info_proto {
+        pub const LAYOUT_PARAMS_FLAGS: u32 = 1;
+        pub const LAYOUT_PARAMS_TYPE: u32 = 2;
+        pub const FRAME: u32 = 3;
+        pub const TOUCHABLE_REGION: u32 = 4;
+        pub const SURFACE_INSET: u32 = 5;
+        pub const VISIBLE: u32 = 6;
+        pub const CAN_RECEIVE_KEYS: u32 = 7;
+        pub const FOCUSABLE: u32 = 8;
+        pub const HAS_WALLPAPER: u32 = 9;
+        pub const GLOBAL_SCALE_FACTOR: u32 = 10;
+        pub const WINDOW_X_SCALE: u32 = 11;
+        pub const WINDOW_Y_SCALE: u32 = 12;
+        pub const CROP_LAYER_ID: u32 = 13;
+        pub const REPLACE_TOUCHABLE_REGION_WITH_CROP: u32 = 14;
+        pub const TOUCHABLE_REGION_CROP: u32 = 15;
+        pub const TRANSFORM: u32 = 16;
+        pub const INPUT_CONFIG: u32 = 17;
+    }
+
+    /// Field numbers of `InsetsAnimationControlImplProto`.
+    pub mod insets_animation_control_impl_proto {
+        pub const IS_CANCELLED: u32 = 1;
+        pub const IS_FINISHED: u32 = 2;
+        pub const TMP_MATRIX: u32 = 3;
+        pub const PENDING_INSETS: u32 = 4;
+        pub const PENDING_FRACTION: u32 = 5;
+        pub const SHOWN_ON_FINISH: u32 = 6;
+        pub const CURRENT_ALPHA: u32 = 7;
+        pub const PENDING_ALPHA: u32 = 8;
+    }
+
+    /// Field numbers of `InsetsControlTargetProto`.
+    pub mod insets_control_target_proto {
+        pub const IDENTIFIER: u32 = 1;
+        pub const REQUESTED_VISIBLE_TYPES: u32 = 2;
+        pub const ANIMATING_TYPES: u32 = 3;
+    }
+
+    /// Field numbers of `InsetsControllerProto`.
+    pub mod insets_controller_proto {
+        pub const STATE: u32 = 1;
+        pub const CONTROL: u32 = 2;
+    }
+
+    /// Field numbers of `InsetsFrameProviderProto`.
+    pub mod insets_frame_provider_proto {
+        pub const ID: u32 = 1;
+        pub const TYPE: u32 = 2;
+        pub const SOURCE: u32 = 3;
+        pub const ARBITRARY_RECTANGLE: u32 = 4;
+        pub const FLAGS: u32 = 5;
+        pub const INSETS_SIZE: u32 = 6;
+        pub const INSETS_SIZE_OVERRIDE: u32 = 7;
+        pub const MINIMAL_INSETS_SIZE_IN_DISPLAY_CUTOUT_SAFE: u32 = 8;
+        pub const BOUNDING_RECTS: u32 = 9;
+    }
+
+    /// Field numbers of `InsetsPolicyProto`.
+    pub mod insets_policy_proto {
+        pub const STATUS_STATE: u32 = 1;
+        pub const NAV_STATE: u32 = 2;
+        pub const SHOWING_TRANSIENT_TYPES: u32 = 3;
+        pub const HIDING_TRANSIENT_TYPES: u32 = 4;
+        pub const FORCIBLY_SHOWING_TYPES: u32 = 5;
+        pub const FORCIBLY_HIDING_TYPES: u32 = 6;
+        pub const FAKE_STATUS_CONTROL_TARGET: u32 = 7;
+        pub const FAKE_NAV_CONTROL_TARGET: u32 = 8;
+        pub const HIDING_TRANSIENT_STATUS_CONTROL_TARGET: u32 = 9;
+        pub const HIDING_TRANSIENT_NAV_CONTROL_TARGET: u32 = 10;
+    }
+
+    /// Field numbers of `InsetsProto`.
+    pub mod insets_proto {
+        pub const LEFT: u32 = 1;
+        pub const TOP: u32 = 2;
+        pub const RIGHT: u32 = 3;
+        pub const BOTTOM: u32 = 4;
+    }
+
+    /// Field numbers of `InsetsSizeOverrideProto`.
+    pub mod insets_size_override_proto {
+        pub const WINDOWTYPE: u32 = 1;
+        pub const INSETS_SIZE: u32 = 2;
+    }
+
+    /// Field numbers of `InsetsSourceConsumerProto`.
+    pub mod insets_source_consumer_proto {
+        pub const INTERNAL_INSETS_TYPE: u32 = 1;
+        pub const HAS_WINDOW_FOCUS: u32 = 2;
+        pub const IS_REQUESTED_VISIBLE: u32 = 3;
+        pub const SOURCE_CONTROL: u32 = 4;
+        pub const PENDING_FRAME: u32 = 5;
+        pub const PENDING_VISIBLE_FRAME: u32 = 6;
+        pub const ANIMATION_STATE: u32 = 7;
+        pub const TYPE_NUMBER: u32 = 8;
+    }
+
+    /// Field numbers of `InsetsSourceControlProto`.
+    pub mod insets_source_control_proto {
+        pub const TYPE: u32 = 1;
+        pub const POSITION: u32 = 2;
+        pub const LEASH: u32 = 3;
+        pub const TYPE_NUMBER: u32 = 4;
+    }
+
+    /// Field numbers of `InsetsSourceProto`.
+    pub mod insets_source_proto {
+        pub const TYPE: u32 = 1;
+        pub const FRAME: u32 = 2;
+        pub const VISIBLE_FRAME: u32 = 3;
+        pub const VISIBLE: u32 = 4;
+        pub const TYPE_NUMBER: u32 = 5;
+        pub const ATTACHED_INSETS: u32 = 6;
+    }
+
+    /// Field numbers of `InsetsSourceProviderProto`.
+    pub mod insets_source_provider_proto {
+        pub const SOURCE: u32 = 1;
+        pub const FRAME: u32 = 2;
+        pub const FAKE_CONTROL: u32 = 3;
+        pub const CONTROL: u32 = 4;
+        pub const CONTROL_TARGET: u32 = 5;
+        pub const PENDING_CONTROL_TARGET: u32 = 6;
+        pub const FAKE_CONTROL_TARGET: u32 = 7;
+        pub const CAPTURED_LEASH: u32 = 8;
+        pub const IME_OVERRIDDEN_FRAME: u32 = 9;
+        pub const IS_LEASH_READY_FOR_DISPATCHING: u32 = 10;
+        pub const CLIENT_VISIBLE: u32 = 11;
+        pub const SERVER_VISIBLE: u32 = 12;
+        pub const SEAMLESS_ROTATING: u32 = 13;
+        pub const FINISH_SEAMLESS_ROTATE_FRAME_NUMBER: u32 = 14;
+        pub const CONTROLLABLE: u32 = 15;
+        pub const SOURCE_WINDOW_STATE: u32 = 16;
+        pub const CONTROL_TARGET_IDENTIFIER: u32 = 17;
+        pub const PENDING_CONTROL_TARGET_IDENTIFIER: u32 = 18;
+        pub const FAKE_CONTROL_TARGET_IDENTIFIER: u32 = 19;
+        pub const SOURCE_WINDOW_STATE_IDENTIFIER: u32 = 20;
+        pub const INSETS_HINT: u32 = 21;
+    }
+
+    /// Field numbers of `InsetsStateControllerProto`.
+    pub mod insets_state_controller_proto {
+        pub const INSETS_STATE: u32 = 1;
+        pub const INSETS_SOURCE_PROVIDERS: u32 = 2;
+    }
+
+    /// Field numbers of `InsetsStateProto`.
+    pub mod insets_state_proto {
+        pub const SOURCES: u32 = 1;
+        pub const DISPLAY_FRAME: u32 = 2;
+        pub const DISPLAY_CUTOUT: u32 = 3;
+    }
+
+    /// Field numbers of `KeyguardControllerProto`.
+    pub mod keyguard_controller_proto {
+        pub const KEYGUARD_SHOWING: u32 = 1;
+        pub const KEYGUARD_OCCLUDED_STATES: u32 = 2;
+        pub const AOD_SHOWING: u32 = 3;
+        pub const KEYGUARD_PER_DISPLAY: u32 = 4;
+        pub const KEYGUARD_GOING_AWAY: u32 = 5;
+    }
+
+    /// Field numbers of `KeyguardOccludedProto`.
+    pub mod keyguard_occluded_proto {
+        pub const DISPLAY_ID: u32 = 1;
+        pub const KEYGUARD_OCCLUDED: u32 = 2;
+    }
+
+    /// Field numbers of `KeyguardPerDisplayProto`.
+    pub mod keyguard_per_display_proto {
+        pub const DISPLAY_ID: u32 = 1;
+        pub const KEYGUARD_SHOWING: u32 = 2;
+        pub const AOD_SHOWING: u32 = 3;
+        pub const KEYGUARD_OCCLUDED: u32 = 4;
+        pub const KEYGUARD_GOING_AWAY: u32 = 5;
+    }
+
+    /// Field numbers of `KeyguardServiceDelegateProto`.
+    pub mod keyguard_service_delegate_proto {
+        pub const SHOWING: u32 = 1;
+        pub const OCCLUDED: u32 = 2;
+        pub const SECURE: u32 = 3;
+        pub const SCREEN_STATE: u32 = 4;
+        pub const INTERACTIVE_STATE: u32 = 5;
+        pub const SIM_SECURE: u32 = 6;
+        pub const TRUSTED: u32 = 7;
+    }
+
+    /// Field numbers of `LayerCreationArgs`.
+    pub mod layer_creation_args {
+        pub const LAYER_ID: u32 = 1;
+        pub const NAME: u32 = 2;
+        pub const FLAGS: u32 = 3;
+        pub const PARENT_ID: u32 = 4;
+        pub const MIRROR_FROM_ID: u32 = 5;
+        pub const ADD_TO_ROOT: u32 = 6;
+        pub const LAYER_STACK_TO_MIRROR: u32 = 7;
+    }
+
+    /// Field numbers of `LayerProto`.
+    pub mod layer_proto {
+        pub const ID: u32 = 1;
+        pub const NAME: u32 = 2;
+        pub const CHILDREN: u32 = 3;
+        pub const RELATIVES: u32 = 4;
+        pub const TYPE: u32 = 5;
+        pub const TRANSPARENT_REGION: u32 = 6;
+        pub const VISIBLE_REGION: u32 = 7;
+        pub const DAMAGE_REGION: u32 = 8;
+        pub const LAYER_STACK: u32 = 9;
+        pub const Z: u32 = 10;
+        pub const POSITION: u32 = 11;
+        pub const REQUESTED_POSITION: u32 = 12;
+        pub const SIZE: u32 = 13;
+        pub const CROP: u32 = 14;
+        pub const FINAL_CROP: u32 = 15;
+        pub const IS_OPAQUE: u32 = 16;
+        pub const INVALIDATE: u32 = 17;
+        pub const DATASPACE: u32 = 18;
+        pub const PIXEL_FORMAT: u32 = 19;
+        pub const COLOR: u32 = 20;
+        pub const REQUESTED_COLOR: u32 = 21;
+        pub const FLAGS: u32 = 22;
+        pub const TRANSFORM: u32 = 23;
+        pub const REQUESTED_TRANSFORM: u32 = 24;
+        pub const PARENT: u32 = 25;
+        pub const Z_ORDER_RELATIVE_OF: u32 = 26;
+        pub const ACTIVE_BUFFER: u32 = 27;
+        pub const QUEUED_FRAMES: u32 = 28;
+        pub const REFRESH_PENDING: u32 = 29;
+        pub const HWC_FRAME: u32 = 30;
+        pub const HWC_CROP: u32 = 31;
+        pub const HWC_TRANSFORM: u32 = 32;
+        pub const WINDOW_TYPE: u32 = 33;
+        pub const APP_ID: u32 = 34;
+        pub const HWC_COMPOSITION_TYPE: u32 = 35;
+        pub const IS_PROTECTED: u32 = 36;
+        pub const CURR_FRAME: u32 = 37;
+        pub const BARRIER_LAYER: u32 = 38;
+        pub const BUFFER_TRANSFORM: u32 = 39;
+        pub const EFFECTIVE_SCALING_MODE: u32 = 40;
+        pub const CORNER_RADIUS: u32 = 41;
+        pub const METADATA: u32 = 42;
+        pub const EFFECTIVE_TRANSFORM: u32 = 43;
+        pub const SOURCE_BOUNDS: u32 = 44;
+        pub const BOUNDS: u32 = 45;
+        pub const SCREEN_BOUNDS: u32 = 46;
+        pub const INPUT_WINDOW_INFO: u32 = 47;
+        pub const CORNER_RADIUS_CROP: u32 = 48;
+        pub const SHADOW_RADIUS: u32 = 49;
+        pub const COLOR_TRANSFORM: u32 = 50;
+        pub const IS_RELATIVE_OF: u32 = 51;
+        pub const BACKGROUND_BLUR_RADIUS: u32 = 52;
+        pub const OWNER_UID: u32 = 53;
+        pub const BLUR_REGIONS: u32 = 54;
+        pub const IS_TRUSTED_OVERLAY: u32 = 55;
+        pub const REQUESTED_CORNER_RADIUS: u32 = 56;
+        pub const DESTINATION_FRAME: u32 = 57;
+        pub const ORIGINAL_ID: u32 = 58;
+        pub const TRUSTED_OVERLAY: u32 = 59;
+        pub const BACKGROUND_BLUR_SCALE: u32 = 60;
+        pub const CORNER_RADII: u32 = 61;
+        pub const REQUESTED_CORNER_RADII: u32 = 62;
+        pub const CLIENT_DRAWN_CORNER_RADII: u32 = 63;
+        pub const SYSTEM_CONTENT_PRIORITY: u32 = 64;
+        pub const BOX_SHADOW_SETTINGS: u32 = 65;
+        pub const BORDER_SETTINGS: u32 = 66;
+        pub const EFFECTIVE_RADII: u32 = 67;
+        pub const REPORTED_RADII: u32 = 68;
+        pub const DISABLE_CLIENT_DRAWN_RADII: u32 = 69;
+
+        /// Field numbers of `MetadataEntry`.
+        pub mod metadata_entry {
+            pub const KEY: u32 = 1;
+            pub const VALUE: u32 = 2;
+        }
+    }
+
+    /// Field numbers of `LayerState`.
+    pub mod layer_state {
+        pub const LAYER_ID: u32 = 1;
+        pub const WHAT: u32 = 2;
+        pub const X: u32 = 3;
+        pub const Y: u32 = 4;
+        pub const Z: u32 = 5;
+        pub const W: u32 = 6;
+        pub const H: u32 = 7;
+        pub const LAYER_STACK: u32 = 8;
+        pub const FLAGS: u32 = 9;
+        pub const MASK: u32 = 10;
+        pub const MATRIX: u32 = 11;
+        pub const CORNER_RADIUS: u32 = 12;
+        pub const BACKGROUND_BLUR_RADIUS: u32 = 13;
+        pub const PARENT_ID: u32 = 14;
+        pub const RELATIVE_PARENT_ID: u32 = 15;
+        pub const ALPHA: u32 = 16;
+        pub const COLOR: u32 = 17;
+        pub const TRANSPARENT_REGION: u32 = 18;
+        pub const TRANSFORM: u32 = 19;
+        pub const TRANSFORM_TO_DISPLAY_INVERSE: u32 = 20;
+        pub const CROP: u32 = 21;
+        pub const BUFFER_DATA: u32 = 22;
+        pub const API: u32 = 23;
+        pub const HAS_SIDEBAND_STREAM: u32 = 24;
+        pub const COLOR_TRANSFORM: u32 = 25;
+        pub const BLUR_REGIONS: u32 = 26;
+        pub const WINDOW_INFO_HANDLE: u32 = 27;
+        pub const BG_COLOR_ALPHA: u32 = 28;
+        pub const BG_COLOR_DATASPACE: u32 = 29;
+        pub const COLOR_SPACE_AGNOSTIC: u32 = 30;
+        pub const SHADOW_RADIUS: u32 = 31;
+        pub const FRAME_RATE_SELECTION_PRIORITY: u32 = 32;
+        pub const FRAME_RATE: u32 = 33;
+        pub const FRAME_RATE_COMPATIBILITY: u32 = 34;
+        pub const CHANGE_FRAME_RATE_STRATEGY: u32 = 35;
+        pub const FIXED_TRANSFORM_HINT: u32 = 36;
+        pub const FRAME_NUMBER: u32 = 37;
+        pub const AUTO_REFRESH: u32 = 38;
+        pub const IS_TRUSTED_OVERLAY: u32 = 39;
+        pub const BUFFER_CROP: u32 = 40;
+        pub const DESTINATION_FRAME: u32 = 41;
+        pub const DROP_INPUT_MODE: u32 = 42;
+        pub const TRUSTED_OVERLAY: u32 = 43;
+        pub const BACKGROUND_BLUR_SCALE: u32 = 44;
+        pub const CORNER_RADII: u32 = 45;
+        pub const CLIENT_DRAWN_CORNER_RADII: u32 = 46;
+        pub const SYSTEM_CONTENT_PRIORITY: u32 = 47;
+        pub const BOX_SHADOW_SETTINGS: u32 = 48;
+        pub const BORDER_SETTINGS: u32 = 49;
+
+        /// Field numbers of `Matrix22`.
+        pub mod matrix22 {
+            pub const DSDX: u32 = 1;
+            pub const DTDX: u32 = 2;
+            pub const DTDY: u32 = 3;
+            pub const DSDY: u32 = 4;
+        }
+
+        /// Field numbers of `CornerRadii`.
+        pub mod corner_radii {
+            pub const TL: u32 = 1;
+            pub const TR: u32 = 2;
+            pub const BL: u32 = 3;
+            pub const BR: u32 = 4;
+        }
+
+        /// Field numbers of `Color3`.
+        pub mod color3 {
+            pub const R: u32 = 1;
+            pub const G: u32 = 2;
+            pub const B: u32 = 3;
+        }
+
+        /// Field numbers of `BufferData`.
+        pub mod buffer_data {
+            pub const BUFFER_ID: u32 = 1;
+            pub const WIDTH: u32 = 2;
+            pub const HEIGHT: u32 = 3;
+            pub const FRAME_NUMBER: u32 = 4;
+            pub const FLAGS: u32 = 5;
+            pub const CACHED_BUFFER_ID: u32 = 6;
+            pub const PIXEL_FORMAT: u32 = 7;
+            pub const USAGE: u32 = 8;
+        }
+
+        /// Field numbers of `WindowInfo`.
+        pub mod window_info {
+            pub const LAYOUT_PARAMS_FLAGS: u32 = 1;
+            pub const LAYOUT_PARAMS_TYPE: u32 = 2;
+            pub const TOUCHABLE_REGION: u32 = 3;
+            pub const SURFACE_INSET: u32 = 4;
+            pub const FOCUSABLE: u32 = 5;
+            pub const HAS_WALLPAPER: u32 = 6;
+            pub const GLOBAL_SCALE_FACTOR: u32 = 7;
+            pub const CROP_LAYER_ID: u32 = 8;
+            pub const REPLACE_TOUCHABLE_REGION_WITH_CROP: u32 = 9;
+            pub const TOUCHABLE_REGION_CROP: u32 = 10;
+            pub const TRANSFORM: u32 = 11;
+            pub const INPUT_CONFIG: u32 = 12;
+        }
+    }
+
+    /// Field numbers of `LayersPatchProto`.
+    pub mod layers_patch_proto {
+        pub const LAYERS: u32 = 1;
+        pub const DISPLAYS: u32 = 2;
+        pub const DELETED_LAYER_IDS: u32 = 3;
+        pub const DELETED_DISPLAY_IDS: u32 = 4;
+        pub const ELAPSED_REALTIME_NANOS: u32 = 5;
+        pub const WHERE: u32 = 6;
+        pub const HWC_BLOB: u32 = 7;
+        pub const EXCLUDES_COMPOSITION_STATE: u32 = 8;
+        pub const MISSED_ENTRIES: u32 = 9;
+        pub const VSYNC_ID: u32 = 10;
+    }
+
+    /// Field numbers of `LayersProto`.
+    pub mod layers_proto {
+        pub const LAYERS: u32 = 1;
+    }
+
+    /// Field numbers of `LayersSnapshotProto`.
+    pub mod layers_snapshot_proto {
+        pub const ELAPSED_REALTIME_NANOS: u32 = 1;
+        pub const WHERE: u32 = 2;
+        pub const LAYERS: u32 = 3;
+        pub const HWC_BLOB: u32 = 4;
+        pub const EXCLUDES_COMPOSITION_STATE: u32 = 5;
+        pub const MISSED_ENTRIES: u32 = 6;
+        pub const DISPLAYS: u32 = 7;
+        pub const VSYNC_ID: u32 = 8;
+    }
+
+    /// Field numbers of `LayersTraceFileProto`.
+    pub mod layers_trace_file_proto {
+        pub const MAGIC_NUMBER: u32 = 1;
+        pub const ENTRY: u32 = 2;
+        pub const REAL_TO_ELAPSED_TIME_OFFSET_NANOS: u32 = 3;
+    }
+
+    /// Field numbers of `LocalAnimationAdapterProto`.
+    pub mod local_animation_adapter_proto {
+        pub const ANIMATION_SPEC: u32 = 1;
+    }
+
+    /// Field numbers of `LocaleProto`.
+    pub mod locale_proto {
+        pub const LANGUAGE: u32 = 1;
+        pub const COUNTRY: u32 = 2;
+        pub const VARIANT: u32 = 3;
+        pub const SCRIPT: u32 = 4;
+    }
+
+    /// Field numbers of `MoveAnimationSpecProto`.
+    pub mod move_animation_spec_proto {
+        pub const FROM: u32 = 1;
+        pub const TO: u32 = 2;
+        pub const DURATION_MS: u32 = 3;
+    }
+
+    /// Field numbers of `PinnedTaskControllerProto`.
+    pub mod pinned_task_controller_proto {
+        pub const DEFAULT_BOUNDS: u32 = 1;
+        pub const MOVEMENT_BOUNDS: u32 = 2;
+    }
+
+    /// Field numbers of `PointProto`.
+    pub mod point_proto {
+        pub const X: u32 = 1;
+        pub const Y: u32 = 2;
+    }
+
+    /// Field numbers of `PositionProto`.
+    pub mod position_proto {
+        pub const X: u32 = 1;
+        pub const Y: u32 = 2;
+    }
+
+    /// Field numbers of `ProtoLogMessage`.
+    pub mod proto_log_message {
+        pub const MESSAGE_ID: u32 = 1;
+        pub const STR_PARAM_IIDS: u32 = 2;
+        pub const SINT64_PARAMS: u32 = 3;
+        pub const DOUBLE_PARAMS: u32 = 4;
+        pub const BOOLEAN_PARAMS: u32 = 5;
+        pub const STACKTRACE_IID: u32 = 6;
+    }
+
+    /// Field numbers of `ProtoLogViewerConfig`.
+    pub mod proto_log_viewer_config {
+        pub const MESSAGES: u32 = 1;
+        pub const GROUPS: u32 = 2;
+
+        /// Field numbers of `MessageData`.
+        pub mod message_data {
+            pub const MESSAGE_ID: u32 = 1;
+            pub const MESSAGE: u32 = 2;
+            pub const LEVEL: u32 = 3;
+            pub const GROUP_ID: u32 = 4;
+            pub const LOCATION: u32 = 5;
+        }
+
+        /// Field numbers of `Group`.
+        pub mod group {
+            pub const ID: u32 = 1;
+            pub const NAME: u32 = 2;
+            pub const TAG: u32 = 3;
+        }
+    }
+
+    /// Field numbers of `RectProto`.
+    pub mod rect_proto {
+        pub const LEFT: u32 = 1;
+        pub const TOP: u32 = 2;
+        pub const RIGHT: u32 = 3;
+        pub const BOTTOM: u32 = 4;
+    }
+
+    /// Field numbers of `RegionProto`.
+    pub mod region_proto {
+        pub const RECT: u32 = 2;
+    }
+
+    /// Field numbers of `RemoteAnimationAdapterWrapperProto`.
+    pub mod remote_animation_adapter_wrapper_proto {
+        pub const TARGET: u32 = 1;
+    }
+
+    /// Field numbers of `RemoteAnimationTargetProto`.
+    pub mod remote_animation_target_proto {
+        pub const TASK_ID: u32 = 1;
+        pub const MODE: u32 = 2;
+        pub const LEASH: u32 = 3;
+        pub const IS_TRANSLUCENT: u32 = 4;
+        pub const CLIP_RECT: u32 = 5;
+        pub const CONTENT_INSETS: u32 = 6;
+        pub const PREFIX_ORDER_INDEX: u32 = 7;
+        pub const POSITION: u32 = 8;
+        pub const SOURCE_CONTAINER_BOUNDS: u32 = 9;
+        pub const WINDOW_CONFIGURATION: u32 = 10;
+        pub const START_LEASH: u32 = 11;
+        pub const START_BOUNDS: u32 = 12;
+        pub const LOCAL_BOUNDS: u32 = 13;
+        pub const SCREEN_SPACE_BOUNDS: u32 = 14;
+    }
+
+    /// Field numbers of `RemoteInsetsControlTargetProto`.
+    pub mod remote_insets_control_target_proto {
+        pub const IDENTIFIER: u32 = 1;
+        pub const REQUESTED_VISIBLE_TYPES: u32 = 2;
+        pub const ANIMATING_TYPES: u32 = 3;
+    }
+
+    /// Field numbers of `ResourcesConfigurationProto`.
+    pub mod resources_configuration_proto {
+        pub const CONFIGURATION: u32 = 1;
+        pub const SDK_VERSION: u32 = 2;
+        pub const SCREEN_WIDTH_PX: u32 = 3;
+        pub const SCREEN_HEIGHT_PX: u32 = 4;
+    }
+
+    /// Field numbers of `RootWindowContainerProto`.
+    pub mod root_window_container_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const DISPLAYS: u32 = 2;
+        pub const WINDOWS: u32 = 4;
+        pub const KEYGUARD_CONTROLLER: u32 = 5;
+        pub const IS_HOME_RECENTS_COMPONENT: u32 = 6;
+        pub const PENDING_ACTIVITIES: u32 = 7;
+        pub const DEFAULT_MIN_SIZE_RESIZABLE_TASK: u32 = 8;
+    }
+
+    /// Field numbers of `RotationAnimationSpecProto`.
+    pub mod rotation_animation_spec_proto {
+        pub const START_LUMA: u32 = 1;
+        pub const END_LUMA: u32 = 2;
+        pub const DURATION_MS: u32 = 3;
+    }
+
+    /// Field numbers of `ScreenRotationAnimationProto`.
+    pub mod screen_rotation_animation_proto {
+        pub const STARTED: u32 = 1;
+        pub const ANIMATION_RUNNING: u32 = 2;
+    }
+
+    /// Field numbers of `ShellHandlerMapping`.
+    pub mod shell_handler_mapping {
+        pub const ID: u32 = 1;
+        pub const NAME: u32 = 2;
+    }
+
+    /// Field numbers of `ShellHandlerMappings`.
+    pub mod shell_handler_mappings {
+        pub const MAPPING: u32 = 1;
+    }
+
+    /// Field numbers of `ShellTransition`.
+    pub mod shell_transition {
+        pub const ID: u32 = 1;
+        pub const CREATE_TIME_NS: u32 = 2;
+        pub const SEND_TIME_NS: u32 = 3;
+        pub const DISPATCH_TIME_NS: u32 = 4;
+        pub const MERGE_TIME_NS: u32 = 5;
+        pub const MERGE_REQUEST_TIME_NS: u32 = 6;
+        pub const SHELL_ABORT_TIME_NS: u32 = 7;
+        pub const WM_ABORT_TIME_NS: u32 = 8;
+        pub const FINISH_TIME_NS: u32 = 9;
+        pub const START_TRANSACTION_ID: u32 = 10;
+        pub const FINISH_TRANSACTION_ID: u32 = 11;
+        pub const HANDLER: u32 = 12;
+        pub const TYPE: u32 = 13;
+        pub const CHANGES: u32 = 14;
+        pub const MERGE_TARGET: u32 = 15;
+        pub const FLAGS: u32 = 16;
+        pub const STARTING_WINDOW_REMOVE_TIME_NS: u32 = 17;
+
+        /// Field numbers of `Change`.
+        pub mod change {
+            pub const MODE: u32 = 1;
+            pub const LAYER_ID: u32 = 2;
+            pub const WINDOW_ID: u32 = 3;
+            pub const FLAGS: u32 = 4;
+            pub const START_DISPLAY_ID: u32 = 5;
+            pub const END_DISPLAY_ID: u32 = 6;
+            pub const START_ROTATION: u32 = 7;
+            pub const END_ROTATION: u32 = 8;
+            pub const START_ABSOLUTE_BOUNDS: u32 = 9;
+            pub const END_ABSOLUTE_BOUNDS: u32 = 10;
+        }
+    }
+
+    /// Field numbers of `SizeProto`.
+    pub mod size_proto {
+        pub const W: u32 = 1;
+        pub const H: u32 = 2;
+    }
+
+    /// Field numbers of `SoftInputWindowProto`.
+    pub mod soft_input_window_proto {
+        pub const WINDOW_STATE: u32 = 6;
+    }
+
+    /// Field numbers of `SurfaceAnimatorProto`.
+    pub mod surface_animator_proto {
+        pub const LEASH: u32 = 1;
+        pub const ANIMATION_START_DELAYED: u32 = 2;
+        pub const ANIMATION_ADAPTER: u32 = 3;
+    }
+
+    /// Field numbers of `SurfaceControlProto`.
+    pub mod surface_control_proto {
+        pub const HASH_CODE: u32 = 1;
+        pub const NAME: u32 = 2;
+        pub const LAYERID: u32 = 3;
+    }
+
+    /// Field numbers of `SystemBarVisibilityOverrideProto`.
+    pub mod system_bar_visibility_override_proto {
+        pub const CALLER: u32 = 1;
+        pub const SHOW: u32 = 2;
+        pub const HIDE: u32 = 3;
+    }
+
+    /// Field numbers of `TaskFragmentProto`.
+    pub mod task_fragment_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const DISPLAY_ID: u32 = 2;
+        pub const ACTIVITY_TYPE: u32 = 3;
+        pub const MIN_WIDTH: u32 = 4;
+        pub const MIN_HEIGHT: u32 = 5;
+    }
+
+    /// Field numbers of `TaskProto`.
+    pub mod task_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const ID: u32 = 2;
+        pub const FILLS_PARENT: u32 = 4;
+        pub const BOUNDS: u32 = 5;
+        pub const DISPLAYED_BOUNDS: u32 = 6;
+        pub const DEFER_REMOVAL: u32 = 7;
+        pub const SURFACE_WIDTH: u32 = 8;
+        pub const SURFACE_HEIGHT: u32 = 9;
+        pub const TASKS: u32 = 10;
+        pub const ACTIVITIES: u32 = 11;
+        pub const RESUMED_ACTIVITY: u32 = 12;
+        pub const REAL_ACTIVITY: u32 = 13;
+        pub const ORIG_ACTIVITY: u32 = 14;
+        pub const DISPLAY_ID: u32 = 15;
+        pub const ROOT_TASK_ID: u32 = 16;
+        pub const ACTIVITY_TYPE: u32 = 17;
+        pub const RESIZE_MODE: u32 = 18;
+        pub const MIN_WIDTH: u32 = 19;
+        pub const MIN_HEIGHT: u32 = 20;
+        pub const ADJUSTED_BOUNDS: u32 = 21;
+        pub const LAST_NON_FULLSCREEN_BOUNDS: u32 = 22;
+        pub const ADJUSTED_FOR_IME: u32 = 23;
+        pub const ADJUST_IME_AMOUNT: u32 = 24;
+        pub const ADJUST_DIVIDER_AMOUNT: u32 = 25;
+        pub const ANIMATING_BOUNDS: u32 = 26;
+        pub const MINIMIZE_AMOUNT: u32 = 27;
+        pub const CREATED_BY_ORGANIZER: u32 = 28;
+        pub const AFFINITY: u32 = 29;
+        pub const HAS_CHILD_PIP_ACTIVITY: u32 = 30;
+        pub const TASK_FRAGMENT: u32 = 31;
+        pub const TASK_NAME: u32 = 32;
+    }
+
+    /// Field numbers of `TransactionBarrier`.
+    pub mod transaction_barrier {
+        pub const BARRIER_TOKEN: u32 = 1;
+        pub const KIND: u32 = 2;
+    }
+
+    /// Field numbers of `TransactionState`.
+    pub mod transaction_state {
+        pub const PID: u32 = 1;
+        pub const UID: u32 = 2;
+        pub const VSYNC_ID: u32 = 3;
+        pub const INPUT_EVENT_ID: u32 = 4;
+        pub const POST_TIME: u32 = 5;
+        pub const TRANSACTION_ID: u32 = 6;
+        pub const LAYER_CHANGES: u32 = 7;
+        pub const DISPLAY_CHANGES: u32 = 8;
+        pub const MERGED_TRANSACTION_IDS: u32 = 9;
+        pub const APPLY_TOKEN: u32 = 10;
+        pub const TRANSACTION_BARRIERS: u32 = 11;
+    }
+
+    /// Field numbers of `TransactionTraceEntry`.
+    pub mod transaction_trace_entry {
+        pub const ELAPSED_REALTIME_NANOS: u32 = 1;
+        pub const VSYNC_ID: u32 = 2;
+        pub const TRANSACTIONS: u32 = 3;
+        pub const ADDED_LAYERS: u32 = 4;
+        pub const DESTROYED_LAYERS: u32 = 5;
+        pub const ADDED_DISPLAYS: u32 = 6;
+        pub const REMOVED_DISPLAYS: u32 = 7;
+        pub const DESTROYED_LAYER_HANDLES: u32 = 8;
+        pub const DISPLAYS_CHANGED: u32 = 9;
+        pub const DISPLAYS: u32 = 10;
+    }
+
+    /// Field numbers of `TransactionTraceFile`.
+    pub mod transaction_trace_file {
+        pub const MAGIC_NUMBER: u32 = 1;
+        pub const ENTRY: u32 = 2;
+        pub const REAL_TO_ELAPSED_TIME_OFFSET_NANOS: u32 = 3;
+        pub const VERSION: u32 = 4;
+    }
+
+    /// Field numbers of `Transform`.
+    pub mod transform {
+        pub const DSDX: u32 = 1;
+        pub const DTDX: u32 = 2;
+        pub const DTDY: u32 = 3;
+        pub const DSDY: u32 = 4;
+        pub const TX: u32 = 5;
+        pub const TY: u32 = 6;
+    }
+
+    /// Field numbers of `TransformProto`.
+    pub mod transform_proto {
+        pub const DSDX: u32 = 1;
+        pub const DTDX: u32 = 2;
+        pub const DSDY: u32 = 3;
+        pub const DTDY: u32 = 4;
+        pub const TYPE: u32 = 5;
+    }
+
+    /// Field numbers of `ViewCapture`.
+    pub mod view_capture {
+        pub const PACKAGE_NAME_IID: u32 = 1;
+        pub const WINDOW_NAME_IID: u32 = 2;
+        pub const VIEWS: u32 = 3;
+
+        /// Field numbers of `View`.
+        pub mod view {
+            pub const ID: u32 = 1;
+            pub const PARENT_ID: u32 = 2;
+            pub const HASHCODE: u32 = 3;
+            pub const VIEW_ID_IID: u32 = 4;
+            pub const CLASS_NAME_IID: u32 = 5;
+            pub const LEFT: u32 = 6;
+            pub const TOP: u32 = 7;
+            pub const WIDTH: u32 = 8;
+            pub const HEIGHT: u32 = 9;
+            pub const SCROLL_X: u32 = 10;
+            pub const SCROLL_Y: u32 = 11;
+            pub const TRANSLATION_X: u32 = 12;
+            pub const TRANSLATION_Y: u32 = 13;
+            pub const SCALE_X: u32 = 14;
+            pub const SCALE_Y: u32 = 15;
+            pub const ALPHA: u32 = 16;
+            pub const WILL_NOT_DRAW: u32 = 17;
+            pub const CLIP_CHILDREN: u32 = 18;
+            pub const VISIBILITY: u32 = 19;
+            pub const ELEVATION: u32 = 20;
+            pub const CONTENT_DESCRIPTION_IID: u32 = 21;
+            pub const TEXT_IID: u32 = 22;
+        }
+    }
+
+    /// Field numbers of `ViewRootImplProto`.
+    pub mod view_root_impl_proto {
+        pub const VIEW: u32 = 1;
+        pub const DISPLAY_ID: u32 = 2;
+        pub const APP_VISIBLE: u32 = 3;
+        pub const WIDTH: u32 = 4;
+        pub const HEIGHT: u32 = 5;
+        pub const IS_ANIMATING: u32 = 6;
+        pub const VISIBLE_RECT: u32 = 7;
+        pub const IS_DRAWING: u32 = 8;
+        pub const ADDED: u32 = 9;
+        pub const WIN_FRAME: u32 = 10;
+        pub const PENDING_DISPLAY_CUTOUT: u32 = 11;
+        pub const LAST_WINDOW_INSETS: u32 = 12;
+        pub const SOFT_INPUT_MODE: u32 = 13;
+        pub const SCROLL_Y: u32 = 14;
+        pub const CUR_SCROLL_Y: u32 = 15;
+        pub const REMOVED: u32 = 16;
+        pub const WINDOW_ATTRIBUTES: u32 = 17;
+        pub const CORNER_RADII: u32 = 18;
+        pub const LAST_SET_CLIENT_DRAWN_RADII_BOUNDS: u32 = 19;
+    }
+
+    /// Field numbers of `WindowAnimationSpecProto`.
+    pub mod window_animation_spec_proto {
+        pub const ANIMATION: u32 = 1;
+    }
+
+    /// Field numbers of `WindowConfigurationProto`.
+    pub mod window_configuration_proto {
+        pub const APP_BOUNDS: u32 = 1;
+        pub const WINDOWING_MODE: u32 = 2;
+        pub const ACTIVITY_TYPE: u32 = 3;
+        pub const BOUNDS: u32 = 4;
+        pub const MAX_BOUNDS: u32 = 5;
+    }
+
+    /// Field numbers of `WindowContainerChildProto`.
+    pub mod window_container_child_proto {
+        pub const WINDOW_CONTAINER: u32 = 2;
+        pub const DISPLAY_CONTENT: u32 = 3;
+        pub const DISPLAY_AREA: u32 = 4;
+        pub const TASK: u32 = 5;
+        pub const ACTIVITY: u32 = 6;
+        pub const WINDOW_TOKEN: u32 = 7;
+        pub const WINDOW: u32 = 8;
+        pub const TASK_FRAGMENT: u32 = 9;
+        pub const TOKEN: u32 = 10;
+    }
+
+    /// Field numbers of `WindowContainerProto`.
+    pub mod window_container_proto {
+        pub const CONFIGURATION_CONTAINER: u32 = 1;
+        pub const ORIENTATION: u32 = 2;
+        pub const VISIBLE: u32 = 3;
+        pub const SURFACE_ANIMATOR: u32 = 4;
+        pub const CHILDREN: u32 = 5;
+        pub const IDENTIFIER: u32 = 6;
+        pub const SURFACE_CONTROL: u32 = 7;
+        pub const VISIBLE_REQUESTED: u32 = 8;
+        pub const CHILD_TOKENS: u32 = 9;
+    }
+
+    /// Field numbers of `WindowContainerThumbnailProto`.
+    pub mod window_container_thumbnail_proto {
+        pub const WIDTH: u32 = 1;
+        pub const HEIGHT: u32 = 2;
+        pub const SURFACE_ANIMATOR: u32 = 3;
+    }
+
+    /// Field numbers of `WindowFramesProto`.
+    pub mod window_frames_proto {
+        pub const CONTAINING_FRAME: u32 = 1;
+        pub const CONTENT_FRAME: u32 = 2;
+        pub const DECOR_FRAME: u32 = 3;
+        pub const DISPLAY_FRAME: u32 = 4;
+        pub const FRAME: u32 = 5;
+        pub const OUTSET_FRAME: u32 = 6;
+        pub const OVERSCAN_FRAME: u32 = 7;
+        pub const PARENT_FRAME: u32 = 8;
+        pub const VISIBLE_FRAME: u32 = 9;
+        pub const CUTOUT: u32 = 10;
+        pub const CONTENT_INSETS: u32 = 11;
+        pub const OVERSCAN_INSETS: u32 = 12;
+        pub const VISIBLE_INSETS: u32 = 13;
+        pub const STABLE_INSETS: u32 = 14;
+        pub const OUTSETS: u32 = 15;
+        pub const COMPAT_FRAME: u32 = 16;
+    }
+
+    /// Field numbers of `WindowLayoutParamsProto`.
+    pub mod window_layout_params_proto {
+        pub const TYPE: u32 = 1;
+        pub const X: u32 = 2;
+        pub const Y: u32 = 3;
+        pub const WIDTH: u32 = 4;
+        pub const HEIGHT: u32 = 5;
+        pub const HORIZONTAL_MARGIN: u32 = 6;
+        pub const VERTICAL_MARGIN: u32 = 7;
+        pub const GRAVITY: u32 = 8;
+        pub const SOFT_INPUT_MODE: u32 = 9;
+        pub const FORMAT: u32 = 10;
+        pub const WINDOW_ANIMATIONS: u32 = 11;
+        pub const ALPHA: u32 = 12;
+        pub const SCREEN_BRIGHTNESS: u32 = 13;
+        pub const BUTTON_BRIGHTNESS: u32 = 14;
+        pub const ROTATION_ANIMATION: u32 = 15;
+        pub const PREFERRED_REFRESH_RATE: u32 = 16;
+        pub const PREFERRED_DISPLAY_MODE_ID: u32 = 17;
+        pub const HAS_SYSTEM_UI_LISTENERS: u32 = 18;
+        pub const INPUT_FEATURE_FLAGS: u32 = 19;
+        pub const USER_ACTIVITY_TIMEOUT: u32 = 20;
+        pub const COLOR_MODE: u32 = 23;
+        pub const FLAGS: u32 = 24;
+        pub const PRIVATE_FLAGS: u32 = 26;
+        pub const SYSTEM_UI_VISIBILITY_FLAGS: u32 = 27;
+        pub const SUBTREE_SYSTEM_UI_VISIBILITY_FLAGS: u32 = 28;
+        pub const APPEARANCE: u32 = 29;
+        pub const BEHAVIOR: u32 = 30;
+        pub const FIT_INSETS_TYPES: u32 = 31;
+        pub const FIT_INSETS_SIDES: u32 = 32;
+        pub const FIT_IGNORE_VISIBILITY: u32 = 33;
+        pub const FORCIBLY_SHOWN_TYPES: u32 = 34;
+        pub const PROVIDED_INSETS: u32 = 35;
+        pub const PARAMS_FOR_ROTATION: u32 = 36;
+        pub const RENDERING_HINTS: u32 = 37;
+        pub const SCREEN_BRIGHTNESS_UNIT: u32 = 38;
+    }
+
+    /// Field numbers of `WindowManagerPolicyProto`.
+    pub mod window_manager_policy_proto {
+        pub const LAST_SYSTEM_UI_FLAGS: u32 = 1;
+        pub const ROTATION_MODE: u32 = 2;
+        pub const ROTATION: u32 = 3;
+        pub const ORIENTATION: u32 = 4;
+        pub const SCREEN_ON_FULLY: u32 = 5;
+        pub const KEYGUARD_DRAW_COMPLETE: u32 = 6;
+        pub const WINDOW_MANAGER_DRAW_COMPLETE: u32 = 7;
+        pub const FOCUSED_APP_TOKEN: u32 = 8;
+        pub const FOCUSED_WINDOW: u32 = 9;
+        pub const TOP_FULLSCREEN_OPAQUE_WINDOW: u32 = 10;
+        pub const TOP_FULLSCREEN_OPAQUE_OR_DIMMING_WINDOW: u32 = 11;
+        pub const KEYGUARD_OCCLUDED: u32 = 12;
+        pub const KEYGUARD_OCCLUDED_CHANGED: u32 = 13;
+        pub const KEYGUARD_OCCLUDED_PENDING: u32 = 14;
+        pub const FORCE_STATUS_BAR: u32 = 15;
+        pub const FORCE_STATUS_BAR_FROM_KEYGUARD: u32 = 16;
+        pub const STATUS_BAR: u32 = 17;
+        pub const NAVIGATION_BAR: u32 = 18;
+        pub const ORIENTATION_LISTENER: u32 = 19;
+        pub const KEYGUARD_DELEGATE: u32 = 20;
+    }
+
+    /// Field numbers of `WindowManagerServiceDumpProto`.
+    pub mod window_manager_service_dump_proto {
+        pub const POLICY: u32 = 1;
+        pub const ROOT_WINDOW_CONTAINER: u32 = 2;
+        pub const FOCUSED_WINDOW: u32 = 3;
+        pub const FOCUSED_APP: u32 = 4;
+        pub const INPUT_METHOD_WINDOW: u32 = 5;
+        pub const DISPLAY_FROZEN: u32 = 6;
+        pub const ROTATION: u32 = 7;
+        pub const LAST_ORIENTATION: u32 = 8;
+        pub const FOCUSED_DISPLAY_ID: u32 = 9;
+        pub const HARD_KEYBOARD_AVAILABLE: u32 = 10;
+        pub const WINDOW_FRAMES_VALID: u32 = 11;
+        pub const BACK_NAVIGATION: u32 = 12;
+        pub const VERSION: u32 = 13;
+        pub const WINDOW_CONTAINERS: u32 = 14;
+    }
+
+    /// Field numbers of `WindowManagerServicePatchProto`.
+    pub mod window_manager_service_patch_proto {
+        pub const VERSION: u32 = 1;
+        pub const CLEAR_INCREMENTAL_STATE_IF_PRESENT: u32 = 2;
+        pub const POLICY: u32 = 3;
+        pub const ROOT_WINDOW_CONTAINER: u32 = 4;
+        pub const WINDOW_CONTAINERS: u32 = 5;
+        pub const REMOVED_WINDOW_CONTAINER_TOKENS: u32 = 6;
+    }
+
+    /// Field numbers of `WindowManagerTraceEntry`.
+    pub mod window_manager_trace_entry {
+        pub const ELAPSED_REALTIME_NANOS: u32 = 1;
+        pub const WHERE: u32 = 2;
+        pub const WINDOW_MANAGER_SERVICE: u32 = 3;
+    }
+
+    /// Field numbers of `WindowManagerTraceFileProto`.
+    pub mod window_manager_trace_file_proto {
+        pub const MAGIC_NUMBER: u32 = 1;
+        pub const ENTRY: u32 = 2;
+        pub const REAL_TO_ELAPSED_TIME_OFFSET_NANOS: u32 = 3;
+    }
+
+    /// Field numbers of `WindowOrientationListenerProto`.
+    pub mod window_orientation_listener_proto {
+        pub const ENABLED: u32 = 1;
+        pub const ROTATION: u32 = 2;
+    }
+
+    /// Field numbers of `WindowStateAnimatorProto`.
+    pub mod window_state_animator_proto {
+        pub const LAST_CLIP_RECT: u32 = 1;
+        pub const SURFACE: u32 = 2;
+        pub const DRAW_STATE: u32 = 3;
+        pub const SYSTEM_DECOR_RECT: u32 = 4;
+    }
+
+    /// Field numbers of `WindowStateProto`.
+    pub mod window_state_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const IDENTIFIER: u32 = 2;
+        pub const DISPLAY_ID: u32 = 3;
+        pub const STACK_ID: u32 = 4;
+        pub const ATTRIBUTES: u32 = 5;
+        pub const GIVEN_CONTENT_INSETS: u32 = 6;
+        pub const FRAME: u32 = 7;
+        pub const CONTAINING_FRAME: u32 = 8;
+        pub const PARENT_FRAME: u32 = 9;
+        pub const CONTENT_FRAME: u32 = 10;
+        pub const CONTENT_INSETS: u32 = 11;
+        pub const SURFACE_INSETS: u32 = 12;
+        pub const ANIMATOR: u32 = 13;
+        pub const ANIMATING_EXIT: u32 = 14;
+        pub const CHILD_WINDOWS: u32 = 15;
+        pub const SURFACE_POSITION: u32 = 16;
+        pub const REQUESTED_WIDTH: u32 = 18;
+        pub const REQUESTED_HEIGHT: u32 = 19;
+        pub const VIEW_VISIBILITY: u32 = 20;
+        pub const SYSTEM_UI_VISIBILITY: u32 = 21;
+        pub const HAS_SURFACE: u32 = 22;
+        pub const IS_READY_FOR_DISPLAY: u32 = 23;
+        pub const DISPLAY_FRAME: u32 = 24;
+        pub const OVERSCAN_FRAME: u32 = 25;
+        pub const VISIBLE_FRAME: u32 = 26;
+        pub const DECOR_FRAME: u32 = 27;
+        pub const OUTSET_FRAME: u32 = 28;
+        pub const OVERSCAN_INSETS: u32 = 29;
+        pub const VISIBLE_INSETS: u32 = 30;
+        pub const STABLE_INSETS: u32 = 31;
+        pub const OUTSETS: u32 = 32;
+        pub const CUTOUT: u32 = 33;
+        pub const REMOVE_ON_EXIT: u32 = 34;
+        pub const DESTROYING: u32 = 35;
+        pub const REMOVED: u32 = 36;
+        pub const IS_ON_SCREEN: u32 = 37;
+        pub const IS_VISIBLE: u32 = 38;
+        pub const PENDING_SEAMLESS_ROTATION: u32 = 39;
+        pub const FINISHED_SEAMLESS_ROTATION_FRAME: u32 = 40;
+        pub const WINDOW_FRAMES: u32 = 41;
+        pub const FORCE_SEAMLESS_ROTATION: u32 = 42;
+        pub const HAS_COMPAT_SCALE: u32 = 43;
+        pub const GLOBAL_SCALE: u32 = 44;
+        pub const KEEP_CLEAR_AREAS: u32 = 45;
+        pub const UNRESTRICTED_KEEP_CLEAR_AREAS: u32 = 46;
+        pub const MERGEDLOCALINSETSSOURCES: u32 = 47;
+        pub const REQUESTED_VISIBLE_TYPES: u32 = 48;
+        pub const DIM_BOUNDS: u32 = 49;
+        pub const BUFFER_SEQ_ID: u32 = 50;
+        pub const SYNC_SEQ_ID: u32 = 51;
+        pub const ANIMATING_TYPES: u32 = 52;
+    }
+
+    /// Field numbers of `WindowSurfaceControllerProto`.
+    pub mod window_surface_controller_proto {
+        pub const SHOWN: u32 = 1;
+        pub const LAYER: u32 = 2;
+    }
+
+    /// Field numbers of `WindowTokenProto`.
+    pub mod window_token_proto {
+        pub const WINDOW_CONTAINER: u32 = 1;
+        pub const HASH_CODE: u32 = 2;
+        pub const WINDOWS: u32 = 3;
+        pub const WAITING_TO_SHOW: u32 = 5;
+        pub const PAUSED: u32 = 6;
+        pub const CLIENT_VISIBLE: u32 = 7;
+    }
 }

@@ -48,10 +48,26 @@ include!("perfetto.config.test_config.rs");
 include!("perfetto.config.track_event.track_event_config.rs");
 include!("perfetto.config.data_source_config.rs");
 include!("perfetto.config.trace_config.rs");
-include!("perfetto.ipc.consumer_port.rs");
-include!("perfetto.ipc.producer_port.rs");
-include!("perfetto.ipc.relay_port.rs");
-include!("perfetto.ipc.wire_protocol.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.profiling.profile_common.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.profiling.inline_callstack.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.profiling.stack_sample.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.track_event.debug_annotation.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.track_event.log_message.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.track_event.source_location.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.track_event.screenshot.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.track_event.task_execution.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.track_event.track_event.rs");
+#[cfg(feature = "trace")]
+include!("perfetto.trace.interned_data.interned_data.rs");
 include!("perfetto.trace.clock_snapshot.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.extension_descriptor.rs");
@@ -83,26 +99,6 @@ include!("perfetto.trace.ftrace.ftrace_event.rs");
 include!("perfetto.trace.ftrace.ftrace_stats.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.ftrace.ftrace_event_bundle.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.profiling.profile_common.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.profiling.inline_callstack.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.profiling.stack_sample.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.track_event.debug_annotation.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.track_event.log_message.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.track_event.source_location.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.track_event.screenshot.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.track_event.task_execution.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.track_event.track_event.rs");
-#[cfg(feature = "trace")]
-include!("perfetto.trace.interned_data.interned_data.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.linux.journald_event.rs");
 include!("perfetto.trace.perfetto.concurrent_session_event.rs");
@@ -147,5 +143,9 @@ include!("perfetto.trace.trigger.rs");
 include!("perfetto.trace.ui_state.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.trace_packet.rs");
+include!("perfetto.ipc.consumer_port.rs");
+include!("perfetto.ipc.producer_port.rs");
+include!("perfetto.ipc.relay_port.rs");
+include!("perfetto.ipc.wire_protocol.rs");
 #[cfg(feature = "trace")]
 include!("perfetto.trace.trace.rs");
