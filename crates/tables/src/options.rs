@@ -37,6 +37,9 @@ pub struct Options {
     pub full_sort: bool,
     /// Leaves out track events before the range of interest that the trace declares.
     pub crop_track_events: bool,
+    /// Counts the fields of all packets and their sizes, in the tables `experimental_proto_path`
+    /// and `experimental_proto_content`.
+    pub proto_content: bool,
     /// Set if the trace is a part of another one that continues: keeps the ends of flows that the
     /// trace does not connect ([`Trace::flow_ends`]), and slices open whose end may follow.
     ///
@@ -73,6 +76,7 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             full_sort: false,
             crop_track_events: false,
+            proto_content: false,
             is_part: false,
             request_events: None,
             reads_files: true,

@@ -173,7 +173,7 @@ impl Engine {
                 }
             }
         }
-        for text in stdlib::PRELUDE {
+        for text in stdlib::PRELUDE.iter().chain([&modules::PRELUDE]) {
             engine.define_all(text)?;
         }
         let (connection, relations) = (&engine.connection, &engine.relations);

@@ -47,6 +47,12 @@ modules! {
     "android.process_metadata": "android/process_metadata.sql",
     "android.screen_state": "android/screen_state.sql",
     "android.user_list": "android/user_list.sql",
+    "android.winscope.inputmethod": "android/winscope/inputmethod.sql",
+    "android.winscope.rect": "android/winscope/rect.sql",
+    "android.winscope.surfaceflinger": "android/winscope/surfaceflinger.sql",
+    "android.winscope.transitions": "android/winscope/transitions.sql",
+    "android.winscope.viewcapture": "android/winscope/viewcapture.sql",
+    "android.winscope.windowmanager": "android/winscope/windowmanager.sql",
     "android.version": "android/version.sql",
     "callstacks.symbolize": "callstacks/symbolize.sql",
     "counters.global_tracks": "counters/global_tracks.sql",
@@ -85,8 +91,12 @@ modules! {
     "viz.track_event_callstacks": "viz/track_event_callstacks.sql",
 }
 
+/// SQL that every session of this engine has, in addition to that of both engines.
+pub(crate) const PRELUDE: &str = include_str!("prelude.sql");
+
 /// SQL that this engine adds to modules of both engines.
 pub(crate) const ADDED: &[(&str, &str)] = &[
+    ("android.input", include_str!("android/input.sql")),
     (
         "android.oom_adjuster",
         include_str!("android/oom_adjuster.sql"),

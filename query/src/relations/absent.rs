@@ -23,19 +23,6 @@ const TABLES: &[(&str, &str)] = &[
     ),
     ("__intrinsic_android_dumpstate", "id section service line"),
     (
-        "__intrinsic_android_motion_events",
-        "id event_id ts arg_set_id base64_proto_id source action device_id display_id",
-    ),
-    (
-        "__intrinsic_android_key_events",
-        "id event_id ts arg_set_id base64_proto_id source action device_id display_id \
-         key_code",
-    ),
-    (
-        "__intrinsic_android_input_event_dispatch",
-        "id event_id arg_set_id vsync_id window_id base64_proto_id",
-    ),
-    (
         "__intrinsic_etm_v4_configuration",
         "id set_id cpu cs_trace_stream_id core_profile arch_version major_version \
          minor_version max_speculation_depth bool_flags configuration_id start_ts session_id \
@@ -140,105 +127,6 @@ const TABLES: &[(&str, &str)] = &[
         "__intrinsic_wattson_curves_tpu",
         "device cluster requests freq active",
     ),
-    ("__intrinsic_winscope_rect", "id x y w h"),
-    (
-        "__intrinsic_winscope_transform",
-        "id dsdx dtdx tx dtdy dsdy ty",
-    ),
-    (
-        "__intrinsic_winscope_trace_rect",
-        "id rect_id group_id depth is_spy is_visible opacity transform_id border_width \
-         border_color",
-    ),
-    (
-        "__intrinsic_inputmethod_clients",
-        "id ts arg_set_id base64_proto_id",
-    ),
-    (
-        "__intrinsic_inputmethod_manager_service",
-        "id ts arg_set_id base64_proto_id",
-    ),
-    (
-        "__intrinsic_inputmethod_service",
-        "id ts arg_set_id base64_proto_id",
-    ),
-    (
-        "__intrinsic_surfaceflinger_layers_snapshot",
-        "id ts arg_set_id base64_proto_id sequence_id has_invalid_elapsed_ts",
-    ),
-    (
-        "__intrinsic_surfaceflinger_display",
-        "id snapshot_id is_on is_virtual trace_rect_id display_id display_name",
-    ),
-    (
-        "__intrinsic_surfaceflinger_layer",
-        "id snapshot_id arg_set_id base64_proto_id layer_id layer_name is_visible parent \
-         corner_radius_tl corner_radius_tr corner_radius_bl corner_radius_br \
-         hwc_composition_type is_hidden_by_policy z_order_relative_of is_missing_z_parent \
-         layer_rect_id input_rect_id",
-    ),
-    (
-        "__intrinsic_winscope_fill_region",
-        "id trace_rect_id rect_id",
-    ),
-    (
-        "__intrinsic_surfaceflinger_transactions",
-        "id ts arg_set_id base64_proto_id vsync_id",
-    ),
-    (
-        "__intrinsic_surfaceflinger_transaction",
-        "id snapshot_id arg_set_id base64_proto_id transaction_id pid uid layer_id \
-         display_id flags_id transaction_type",
-    ),
-    (
-        "__intrinsic_surfaceflinger_transaction_flag",
-        "id flags_id flag",
-    ),
-    (
-        "__intrinsic_viewcapture",
-        "id ts arg_set_id base64_proto_id package_name window_name",
-    ),
-    (
-        "__intrinsic_viewcapture_view",
-        "id snapshot_id arg_set_id base64_proto_id node_id hashcode is_visible parent_id \
-         view_id class_name trace_rect_id",
-    ),
-    (
-        "__intrinsic_viewcapture_interned_data",
-        "id base64_proto_id flat_key iid deinterned_value",
-    ),
-    (
-        "__intrinsic_window_manager_shell_transitions",
-        "id ts transition_id arg_set_id transition_type send_time_ns dispatch_time_ns \
-         duration_ns finish_time_ns shell_abort_time_ns wm_abort_time_ns merge_time_ns \
-         create_time_ns handler status flags start_transaction_id finish_transaction_id",
-    ),
-    (
-        "__intrinsic_window_manager_shell_transition_handlers",
-        "id handler_id handler_name base64_proto_id",
-    ),
-    (
-        "__intrinsic_window_manager_shell_transition_participants",
-        "id transition_id layer_id window_id mode flags start_display_id end_display_id \
-         start_rotation end_rotation start_abs_bounds_rect_id end_abs_bounds_rect_id",
-    ),
-    (
-        "__intrinsic_window_manager_shell_transition_protos",
-        "id transition_id base64_proto_id",
-    ),
-    (
-        "__intrinsic_windowmanager",
-        "id ts arg_set_id base64_proto_id focused_display_id has_invalid_elapsed_ts",
-    ),
-    (
-        "__intrinsic_windowmanager_windowcontainer",
-        "id snapshot_id arg_set_id base64_proto_id title token parent_token child_index \
-         is_visible window_rect_id container_type name_override",
-    ),
-    (
-        "__intrinsic_protolog",
-        "id ts level tag message stacktrace location",
-    ),
     ("trace_metrics", "name"),
     ("instruments_sample", "id ts utid callsite_id cpu"),
 ];
@@ -252,12 +140,6 @@ const PUBLIC: &[&str] = &[
     "android_dumpstate",
     "vulkan_memory_allocations",
     "experimental_missing_chrome_processes",
-    "surfaceflinger_layers_snapshot",
-    "surfaceflinger_layer",
-    "surfaceflinger_transactions",
-    "window_manager_shell_transitions",
-    "window_manager_shell_transition_handlers",
-    "protolog",
 ];
 
 /// Returns the names of the tables with their columns, which are separated by spaces.

@@ -203,6 +203,49 @@ SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS
 FROM __intrinsic_track
 WHERE event_type = 'counter' AND __arg_int(dimension_arg_set_id, 'ugpu') IS NOT NULL;
 
+CREATE PERFETTO VIEW surfaceflinger_layers_snapshot AS
+SELECT id, ts, arg_set_id, base64_proto_id, sequence_id, has_invalid_elapsed_ts
+FROM __intrinsic_surfaceflinger_layers_snapshot;
+
+CREATE PERFETTO VIEW surfaceflinger_layer AS
+SELECT id, snapshot_id, arg_set_id, base64_proto_id, layer_id, layer_name, is_visible, parent,
+  corner_radius_tl, corner_radius_tr, corner_radius_bl, corner_radius_br, hwc_composition_type,
+  is_hidden_by_policy, z_order_relative_of, is_missing_z_parent, layer_rect_id, input_rect_id
+FROM __intrinsic_surfaceflinger_layer;
+
+CREATE PERFETTO VIEW surfaceflinger_transactions AS
+SELECT id, ts, arg_set_id, base64_proto_id, vsync_id
+FROM __intrinsic_surfaceflinger_transactions;
+
+CREATE PERFETTO VIEW window_manager_shell_transitions AS
+SELECT id, ts, transition_id, arg_set_id, transition_type, send_time_ns, dispatch_time_ns,
+  duration_ns, finish_time_ns, shell_abort_time_ns, wm_abort_time_ns, merge_time_ns, create_time_ns,
+  handler, status, flags, start_transaction_id, finish_transaction_id
+FROM __intrinsic_window_manager_shell_transitions;
+
+CREATE PERFETTO VIEW window_manager_shell_transition_handlers AS
+SELECT id, handler_id, handler_name, base64_proto_id
+FROM __intrinsic_window_manager_shell_transition_handlers;
+
+CREATE PERFETTO VIEW windowmanager AS
+SELECT id, ts, arg_set_id, base64_proto_id, focused_display_id, has_invalid_elapsed_ts
+FROM __intrinsic_windowmanager;
+
+CREATE PERFETTO VIEW windowmanager_windowcontainer AS
+SELECT id, snapshot_id, arg_set_id, base64_proto_id, title, token, parent_token, child_index,
+  is_visible, window_rect_id, container_type, name_override
+FROM __intrinsic_windowmanager_windowcontainer;
+
+CREATE PERFETTO VIEW protolog AS
+SELECT id, ts, level, tag, message, stacktrace, location
+FROM __intrinsic_protolog;
+
+CREATE PERFETTO VIEW experimental_proto_path AS
+SELECT id, parent_id, field_type, field_name, arg_set_id FROM __intrinsic_experimental_proto_path;
+
+CREATE PERFETTO VIEW experimental_proto_content AS
+SELECT id, path, path_id, total_size, size, count FROM __intrinsic_experimental_proto_content;
+
 CREATE PERFETTO VIEW gpu_counter_group AS
 SELECT id, group_id, track_id, name, description FROM __intrinsic_gpu_counter_group;
 

@@ -367,3 +367,81 @@ fn wake_locks_are_held_for_a_share_of_the_time_awake() {
         ["0,10000000,6000000,\"net\",\"kernel\",3000000,0.500000"]
     );
 }
+
+#[test]
+fn layers_have_paths_to_their_ancestors() {
+    use ferretto_proto::fields::android::{
+        frameworks_native_winscope_trace_packet as packet, layer_proto, layers_proto,
+        layers_snapshot_proto,
+    };
+    use ferretto_proto::fields::{trace, trace_packet};
+    let layers = [
+        (3, 0, ""),
+        (4, 3, "child"),
+        (5, 4, "grandchild"),
+        (-2, -2, "own"),
+    ];
+    let bytes = ferretto_wire::encode(|out| {
+        out.nested(trace::PACKET, |out| {
+            out.int(trace_packet::TIMESTAMP, 10);
+            out.nested(packet::SURFACEFLINGER_LAYERS_SNAPSHOT, |out| {
+                out.nested(layers_snapshot_proto::LAYERS, |out| {
+                    for (id, parent, name) in layers {
+                        out.nested(layers_proto::LAYERS, |out| {
+                            out.int(layer_proto::ID, id);
+                            out.int(layer_proto::PARENT, parent);
+                            out.string(layer_proto::NAME, name);
+                        });
+                    }
+                });
+            });
+        });
+    });
+    let trace = ferretto_tables::Trace::read(&bytes[..], &ferretto_tables::Options::default());
+    let mut s = Session::of(&std::sync::Arc::new(trace.expect("a trace")));
+    assert_eq!(
+        s.rows("SELECT layer_id, layer_name, is_visible FROM surfaceflinger_layer"),
+        [
+            "3,\"\",0",
+            "4,\"child\",0",
+            "5,\"grandchild\",0",
+            "-2,\"own\",0"
+        ]
+    );
+    assert_eq!(
+        s.rows("SELECT * FROM __intrinsic_winscope_surfaceflinger_hierarchy_path()"),
+        [
+            "0,0,3,3",
+            "1,0,4,3",
+            "2,0,4,4",
+            "3,0,5,3",
+            "4,0,5,4",
+            "5,0,5,5",
+            "6,0,4294967294,4294967294"
+        ]
+    );
+    for (module, views) in [
+        ("android.winscope.rect", "android_winscope_trace_rect"),
+        (
+            "android.winscope.surfaceflinger",
+            "android_surfaceflinger_transaction",
+        ),
+        (
+            "android.winscope.transitions",
+            "android_window_manager_shell_transition_protos",
+        ),
+        ("android.winscope.viewcapture", "android_viewcapture_view"),
+        (
+            "android.winscope.windowmanager",
+            "android_windowmanager_windowcontainer",
+        ),
+        (
+            "android.winscope.inputmethod",
+            "android_inputmethod_clients",
+        ),
+        ("android.input", "android_key_events"),
+    ] {
+        let sql = format!("INCLUDE PERFETTO MODULE {module}; SELECT count(*) FROM {views}");
+        assert_eq!(s.rows(&sql), ["0"], "{module}");
+    }
+}

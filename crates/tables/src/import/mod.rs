@@ -12,6 +12,7 @@ mod ahead;
 mod android;
 mod arena;
 mod chrome;
+mod content;
 mod context;
 mod diagnostics;
 mod etw;
@@ -54,6 +55,8 @@ use ferretto_format::sequence::PacketHeader;
 
 use self::ahead::Ahead;
 use self::arena::{Arena, Span};
+use self::content::ProtoContent;
+use self::context::EventState;
 use self::event::Event;
 use self::head::{Content, Head};
 use self::machines::Machines;
@@ -87,6 +90,8 @@ pub(crate) struct Importer {
     /// Set if the limit is exceeded. The rest is dropped.
     is_over: bool,
     machines: Machines,
+    /// The sizes of fields, if they are wanted.
+    content: Option<ProtoContent>,
 }
 
 /// Packets whose time cannot be converted yet.
@@ -142,6 +147,7 @@ impl Importer {
             allowed: options.memory,
             is_over: false,
             machines: Machines::default(),
+            content: options.proto_content.then(ProtoContent::default),
         }
     }
 
@@ -240,6 +246,9 @@ impl Importer {
         self.parked_batch(batch);
         self.take(true);
         self.topics.finish(&mut self.context);
+        if let Some(content) = &mut self.content {
+            content.finish(&mut self.context);
+        }
         service::finish(&mut self.context, &self.sequences);
         self.context.finish();
         (self.context, self.is_over)
@@ -329,6 +338,15 @@ impl Importer {
         }
         let own = header.has_sequence.then_some(sequence);
         add_state(context, sequences, &mut self.topics, (own, offset), &header);
+        if let Some(content) = &mut self.content {
+            let of_sequence = &sequences.all[sequence as usize];
+            let state = EventState {
+                sequences,
+                state: sequences.state(of_sequence.state),
+            };
+            let is_known = of_sequence.is_valid || !header.needs_state;
+            content.packet(context, bytes, is_known.then_some(state));
+        }
         if let Some(snapshot) = header.snapshot {
             self.machines.check_clocks();
             snapshots::snapshot(context, snapshot, header.sequence);

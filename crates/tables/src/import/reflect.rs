@@ -1,5 +1,7 @@
 //! Converts messages to arguments, by their descriptors.
 
+mod sizes;
+
 use std::io::Read;
 
 use ferretto_proto::fields::extension_descriptor;
@@ -166,6 +168,7 @@ const EXTENSIONS: u32 = 1000;
 pub(crate) struct Reflection {
     pool: Pool,
     has_schema: bool,
+    has_extensions: bool,
 }
 
 impl Reflection {
@@ -196,6 +199,14 @@ impl Reflection {
         }
     }
 
+    /// Loads all descriptors. Those of the trace that came before apply instead of the program's.
+    fn load(&mut self) {
+        self.load_schema();
+        if !std::mem::replace(&mut self.has_extensions, true) {
+            self.pool.add_files(ferretto_proto::EXTENSION_DESCRIPTORS);
+        }
+    }
+
     /// Adds the message fields and extensions of a `TrackEvent`. Returns the number of fields
     /// without a descriptor.
     pub(crate) fn track_event(
@@ -205,7 +216,7 @@ impl Reflection {
         keys: &mut Keys,
         args: &mut ArgSet,
     ) -> i64 {
-        self.load_schema();
+        self.load();
         let Some(root) = self.pool.messages.get("perfetto.protos.TrackEvent") else {
             return 0;
         };
@@ -232,7 +243,21 @@ impl Reflection {
         keys: &mut Keys,
         args: &mut ArgSet,
     ) -> bool {
-        self.load_schema();
+        self.shown_fields(cx, type_name, bytes, &|_| true, keys, args)
+    }
+
+    /// Adds some fields of a message with this full name below the path. Returns false if it has no
+    /// descriptor.
+    pub(crate) fn shown_fields(
+        &mut self,
+        cx: &mut Context,
+        type_name: &str,
+        bytes: &[u8],
+        is_shown: &dyn Fn(u32) -> bool,
+        keys: &mut Keys,
+        args: &mut ArgSet,
+    ) -> bool {
+        self.load();
         let Some(root) = self.pool.messages.get(type_name.trim_start_matches('.')) else {
             return false;
         };
@@ -243,7 +268,7 @@ impl Reflection {
             args,
             unknown: 0,
         };
-        walk.message(root, bytes, 0, &|_| true);
+        walk.message(root, bytes, 0, is_shown);
         true
     }
 }

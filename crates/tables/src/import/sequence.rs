@@ -10,6 +10,9 @@ use ferretto_format::Loss;
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_format::sequence::{InternedEntry, InternedTable};
 use ferretto_format::track_event::EventDefaults;
+use ferretto_proto::fields::android::{
+    frameworks_base_interned_data as base, frameworks_native_interned_data as native,
+};
 use ferretto_proto::fields::{interned_data, trace_packet_defaults};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
@@ -121,7 +124,7 @@ enum Entries {
 }
 
 /// The tables with a text for each iid, and no other fields.
-const TEXTS: [u32; 10] = [
+const TEXTS: [u32; 18] = [
     interned_data::EVENT_CATEGORIES,
     interned_data::EVENT_NAMES,
     interned_data::DEBUG_ANNOTATION_NAMES,
@@ -132,6 +135,14 @@ const TEXTS: [u32; 10] = [
     interned_data::KERNEL_SYMBOLS,
     interned_data::CORRELATION_ID_STR,
     interned_data::HISTOGRAM_NAMES,
+    native::PROTOLOG_STRING_ARGS,
+    native::PROTOLOG_STACKTRACE,
+    base::VIEWCAPTURE_PACKAGE_NAME,
+    base::VIEWCAPTURE_WINDOW_NAME,
+    base::VIEWCAPTURE_VIEW_ID,
+    base::VIEWCAPTURE_CLASS_NAME,
+    base::VIEWCAPTURE_CONTENT_DESCRIPTION,
+    base::VIEWCAPTURE_TEXT,
 ];
 
 impl Sequences {

@@ -30,6 +30,7 @@ pub(crate) struct Topics {
     etw: Etw,
     deltas: android::Deltas,
     android: android::Android,
+    windows: android::Windows,
     system: System,
     gpus: Gpus,
     chrome: Chrome,
@@ -53,6 +54,11 @@ impl Topics {
             number if Profiles::has(number) => later(cx, input, out),
             number if android::Deltas::has(number) => self.deltas.read(cx, input, out),
             number if android::has(number) => later(cx, input, out),
+            number if android::Windows::has(number) => {
+                if self.windows.begin(cx, number, input.bytes) {
+                    later(cx, input, out);
+                }
+            }
             number if Gpus::has(number) => {
                 if self.gpus.begin(cx, input) {
                     later(cx, input, out);
@@ -110,6 +116,15 @@ impl Topics {
                 }
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
                 number if android::has(number) => self.android.parse(cx, ts, number, bytes),
+                number if android::Windows::has(number) => {
+                    let packet = android::WindowPacket {
+                        ts,
+                        number,
+                        bytes,
+                        state,
+                    };
+                    self.windows.parse(cx, packet);
+                }
                 number if Gpus::has(number) => self.gpus.parse(cx, ts, number, bytes, state),
                 number => self.system.parse(cx, ts, number, bytes),
             },
@@ -169,6 +184,7 @@ impl Topics {
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.ftrace.finish(cx);
         self.etw.finish(cx);
+        self.windows.finish(cx);
         self.profiles.finish(cx);
         self.info.finish(cx);
     }

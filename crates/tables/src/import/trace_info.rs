@@ -297,6 +297,7 @@ fn system(cx: &mut Context, bytes: &[u8]) {
     let is_memory = |field: &Field<'_>| field.number == system_info::SYSTEM_RAM_BYTES;
     let fields = || Fields::new(bytes).map_while(Result::ok);
     let all = fields().filter(|field| !is_memory(field));
+    let mut build = None;
     for field in all.chain(fields().filter(is_memory)) {
         let text = field.as_bytes().unwrap_or_default();
         let scope = FactScope::Machine;
@@ -346,6 +347,7 @@ fn system(cx: &mut Context, bytes: &[u8]) {
                     .machine
                     .android_build_fingerprint
                     .set(machine, text);
+                build = Some(text);
             }
             system_info::ANDROID_DEVICE_MANUFACTURER => {
                 let text = set_text(cx, "android_device_manufacturer", text, scope);
@@ -367,6 +369,62 @@ fn system(cx: &mut Context, bytes: &[u8]) {
             _ => {}
         }
     }
+    if let Some(build) = build {
+        let has_version = fields().any(|field| field.number == system_info::ANDROID_SDK_VERSION);
+        android_build(cx, build, has_version);
+    }
+}
+
+/// Sets what the fingerprint of an Android build says:
+/// `brand/product/device:release/id/incremental:type/tags`.
+fn android_build(cx: &mut Context, fingerprint: StringId, has_version: bool) {
+    let text = cx.store.strings.text(fingerprint).to_owned();
+    let parts = text.split_once(':').map(|(_, build)| build.splitn(3, '/'));
+    let Some((release, incremental)) =
+        parts.and_then(|mut parts| Some((parts.next()?, parts.nth(1)?)))
+    else {
+        return;
+    };
+    let Some((incremental, _)) = incremental.split_once(':') else {
+        return;
+    };
+    let scope = FactScope::Machine;
+    set_text(
+        cx,
+        "android_incremental_build",
+        incremental.as_bytes(),
+        scope,
+    );
+    if let Some(version) = sdk_version(release).filter(|_| !has_version) {
+        let machine = cx.store.machine;
+        let fact = Fact::Int(version);
+        cx.metadata
+            .set(&mut cx.store, "android_sdk_version", fact, scope);
+        let table = &mut cx.store.tables.machine;
+        table.android_sdk_version.set(machine, Some(version));
+    }
+}
+
+/// Returns the version of the interface of a release of Android.
+fn sdk_version(release: &str) -> Option<i64> {
+    Some(match release {
+        "5.0" | "5.0.1" | "5.0.2" => 21,
+        "5.1" | "5.1.1" => 22,
+        "6.0" => 23,
+        "7.0" => 24,
+        "7.1" => 25,
+        "8.0" => 26,
+        "8.1" => 27,
+        "9" => 28,
+        "10" => 29,
+        "11" => 30,
+        "12" => 31,
+        "13" => 33,
+        "14" => 34,
+        "15" => 35,
+        "16" => 36,
+        _ => return None,
+    })
 }
 
 fn uts_name(cx: &mut Context, bytes: &[u8]) {

@@ -124,3 +124,34 @@ table! {
         end_ts: i64,
     }
 }
+
+table! {
+    /// The fields of packets, by path, if the import counts them. Paths of packets about which
+    /// something else is known are other rows.
+    ExperimentalProtoPathRow, ExperimentalProtoPathTable = "experimental_proto_path" {
+        /// The path without the last field: `experimental_proto_path.id`.
+        parent_id: Option<u32>,
+        /// The type of the field.
+        field_type: StringId,
+        /// The name of the field, after a hash sign.
+        field_name: StringId,
+        /// For packets, the category and name of the track event: `args.arg_set_id`.
+        arg_set_id: Option<u32>,
+    }
+}
+
+table! {
+    /// The sizes of the fields of packets.
+    ExperimentalProtoContentRow, ExperimentalProtoContentTable = "experimental_proto_content" {
+        /// The names and types of the path, separated by dots.
+        path: StringId,
+        /// The path: `experimental_proto_path.id`.
+        path_id: u32,
+        /// The size in bytes, without fields in it.
+        total_size: i64,
+        /// The same.
+        size: i64,
+        /// The number of fields.
+        count: i64,
+    }
+}

@@ -11,6 +11,7 @@ mod profiles;
 mod reference;
 mod slots;
 mod tracks;
+mod windows;
 
 use std::fmt;
 use std::io;
@@ -26,6 +27,7 @@ pub use self::heap_graphs::*;
 pub use self::profiles::*;
 pub use self::reference::reference;
 pub use self::tracks::*;
+pub use self::windows::*;
 
 use crate::derived::{Derived, SchedLog};
 use crate::saved::{Reader, Saved, Writer};
@@ -164,6 +166,10 @@ tables! {
     trace_import_logs: TraceImportLogsTable,
     /// Advice on problems of the recording.
     trace_diagnostics: TraceDiagnosticsTable,
+    /// The fields of packets, by path.
+    experimental_proto_path: ExperimentalProtoPathTable,
+    /// The sizes of the fields of packets.
+    experimental_proto_content: ExperimentalProtoContentTable,
     /// The first and the last time.
     trace_bounds: TraceBoundsTable,
     /// Files mapped by processes.
@@ -224,6 +230,58 @@ tables! {
     android_aflags: AndroidAflagsTable,
     /// Modes of games.
     android_game_intervention_list: AndroidGameInterventionListTable,
+    /// Rectangles on screens.
+    winscope_rect: WinscopeRectTable,
+    /// Transformations of rectangles.
+    winscope_transform: WinscopeTransformTable,
+    /// Rectangles of layers, displays, windows and views.
+    winscope_trace_rect: WinscopeTraceRectTable,
+    /// The parts of windows that take input.
+    winscope_fill_region: WinscopeFillRegionTable,
+    /// The states of all layers at a time.
+    surfaceflinger_layers_snapshot: SurfaceflingerLayersSnapshotTable,
+    /// Displays.
+    surfaceflinger_display: SurfaceflingerDisplayTable,
+    /// Layers.
+    surfaceflinger_layer: SurfaceflingerLayerTable,
+    /// Changes that were applied at a time.
+    surfaceflinger_transactions: SurfaceflingerTransactionsTable,
+    /// Single changes of layers and displays.
+    surfaceflinger_transaction: SurfaceflingerTransactionTable,
+    /// The properties that transactions change.
+    surfaceflinger_transaction_flag: SurfaceflingerTransactionFlagTable,
+    /// Trees of views at a time.
+    viewcapture: ViewcaptureTable,
+    /// Views.
+    viewcapture_view: ViewcaptureViewTable,
+    /// Interned texts of views.
+    viewcapture_interned_data: ViewcaptureInternedDataTable,
+    /// The states of all windows at a time.
+    windowmanager: WindowmanagerTable,
+    /// Windows, and what contains them.
+    windowmanager_windowcontainer: WindowmanagerWindowcontainerTable,
+    /// Transitions between windows.
+    window_manager_shell_transitions: WindowManagerShellTransitionsTable,
+    /// Handlers of transitions.
+    window_manager_shell_transition_handlers: WindowManagerShellTransitionHandlersTable,
+    /// The windows that transitions change.
+    window_manager_shell_transition_participants: WindowManagerShellTransitionParticipantsTable,
+    /// The packets of transitions.
+    window_manager_shell_transition_protos: WindowManagerShellTransitionProtosTable,
+    /// Logs of system services.
+    protolog: ProtologTable,
+    /// States of the clients of input methods.
+    inputmethod_clients: InputmethodClientsTable,
+    /// States of the manager of input methods.
+    inputmethod_manager_service: InputmethodManagerServiceTable,
+    /// States of input methods.
+    inputmethod_service: InputmethodServiceTable,
+    /// Motions of fingers, pens and pointers.
+    android_motion_events: AndroidMotionEventsTable,
+    /// Presses and releases of keys.
+    android_key_events: AndroidKeyEventsTable,
+    /// Events of input as sent to windows.
+    android_input_event_dispatch: AndroidInputEventDispatchTable,
 }
 
 impl TableId {
@@ -280,13 +338,13 @@ impl Tables {
 
 /// A set of tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TableSet(u64);
+pub struct TableSet(u128);
 
-const _: () = assert!(TableId::ALL.len() <= 64);
+const _: () = assert!(TableId::ALL.len() <= 128);
 
 impl TableSet {
     /// The set of all tables.
-    pub const ALL: Self = Self(u64::MAX);
+    pub const ALL: Self = Self(u128::MAX);
     /// The set without tables.
     pub const NONE: Self = Self(0);
 

@@ -26,3 +26,4 @@ mod threads;
 mod trace_info;
 mod track_events;
 mod upstream;
+mod windows;

@@ -382,3 +382,69 @@ fn the_import_ends_at_the_memory_limit() {
             .any(|text| text.contains("more than the limit of 1048576 bytes"))
     );
 }
+
+#[test]
+fn fields_of_packets_are_counted_on_request() {
+    let text = "packet { timestamp: 7 trusted_packet_sequence_id: 1 sequence_flags: 1
+            interned_data { event_names { iid: 1 name: \"work\" } } }
+        packet { timestamp: 8 trusted_packet_sequence_id: 1 sequence_flags: 2
+            track_event { type: TYPE_INSTANT categories: \"a\" categories: \"b\" name_iid: 1 } }
+        packet { timestamp: 300 trusted_packet_sequence_id: 2 sequence_flags: 2 track_event { } }";
+    let bytes = encode(text);
+    let read = |proto_content| {
+        let options = Options {
+            proto_content,
+            ..Options::default()
+        };
+        Trace::read(&bytes[..], &options).expect("a trace")
+    };
+    let trace = read(true);
+    let content = rows(
+        &trace,
+        "experimental_proto_content",
+        "path total_size count",
+    );
+    let of = |path: &str| {
+        let is_same = |row: &&String| {
+            row.rsplit_once(' ').is_some_and(|(row, _)| {
+                row.rsplit_once(' ').is_some_and(|(known, _)| known == path)
+            })
+        };
+        content.iter().filter(is_same).cloned().collect::<Vec<_>>()
+    };
+    // Groups of packets: the first one, the event, and the one without its state.
+    assert_eq!(
+        of("TracePacket.#timestamp.uint64"),
+        [
+            "TracePacket.#timestamp.uint64 1 1",
+            "TracePacket.#timestamp.uint64 1 1",
+            "TracePacket.#timestamp.uint64 2 1"
+        ]
+    );
+    assert_eq!(
+        of("TracePacket.#track_event.TrackEvent.#categories.string"),
+        ["TracePacket.#track_event.TrackEvent.#categories.string 2 2"]
+    );
+    let size = rows(&trace, "experimental_proto_content", "size");
+    let size: usize = size
+        .iter()
+        .map(|size| size.parse::<usize>().expect("a size"))
+        .sum();
+    // All bytes but the tags and lengths of the packets in the file.
+    assert_eq!(size, bytes.len() - 3 * 2);
+    let paths = &trace.tables().experimental_proto_path;
+    let about = |row| crate::common::args(&trace, paths.arg_set_id().get(row));
+    let roots = (0..paths.len()).filter(|row| paths.parent_id().get(*row).is_none());
+    assert_eq!(
+        roots.map(about).collect::<Vec<_>>(),
+        [
+            Vec::new(),
+            vec![
+                "event.category=\"a,b\"".to_owned(),
+                "event.name=\"work\"".to_owned()
+            ],
+            vec!["skipped_packet=\"invalid_incremental_state\"".to_owned()]
+        ]
+    );
+    assert_eq!(read(false).tables().experimental_proto_path.len(), 0);
+}

@@ -175,3 +175,31 @@ fn processes_name_their_container_and_unit() {
         assert!(found.contains(&expected), "{found:?}");
     }
 }
+
+#[test]
+fn the_fingerprint_of_android_has_its_release_and_build() {
+    let of = |info: &str| {
+        let trace = import(&format!("packet {{ system_info {{ {info} }} }}"));
+        let all = rows(&trace, "metadata", "name str_value int_value");
+        let is_wanted =
+            |row: &String| row.starts_with("android_sdk") || row.starts_with("android_incremental");
+        all.into_iter().filter(is_wanted).collect::<Vec<_>>()
+    };
+    let known = "android_build_fingerprint: \"google/coral/coral:12/SP1A.2/767:userdebug/keys\"";
+    assert_eq!(
+        of(known),
+        [
+            "android_incremental_build 767 NULL",
+            "android_sdk_version NULL 31"
+        ]
+    );
+    // A version of its own applies.
+    assert_eq!(
+        of(&format!("{known} android_sdk_version: 33")),
+        [
+            "android_sdk_version NULL 33",
+            "android_incremental_build 767 NULL"
+        ]
+    );
+    assert!(of("android_build_fingerprint: \"nothing\"").is_empty());
+}

@@ -281,10 +281,7 @@ pub(super) fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Clas
                 args.modules.extend(packages::read_all(Path::new(&folder))?);
             }
             Long("extra-checks") => no_effect("--extra-checks", "there are no optional checks"),
-            Long("analyze-trace-proto-content") => no_effect(
-                "--analyze-trace-proto-content",
-                "there is no table of the content of packets",
-            ),
+            Long("analyze-trace-proto-content") => args.import.proto_content = true,
             Long("register-files-dir") => {
                 parser.value().map_err(failed)?;
                 no_effect(

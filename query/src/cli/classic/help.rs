@@ -59,11 +59,12 @@ Options:
       --full-sort                    Sort all events of the trace together
       --no-ftrace-raw                Leave 'ftrace_event' empty
       --crop-track-events            Leave out track events before the range of interest
+      --analyze-trace-proto-content  Fill 'experimental_proto_content' with the sizes of fields
       --add-sql-package DIR          Add the modules of a folder, DIR or DIR@NAME
       --override-sql-package DIR     Add them instead of existing ones with the same names
       --override-stdlib DIR          Do this for each folder below DIR
   -h, --help                         Print help
 
---extra-checks, --analyze-trace-proto-content, --register-files-dir, --dev, --dev-flag and --wide
-have no effect. Metrics of version 1, --metatrace, --allow-sql-file-access and the commands
-'metrics', 'util' and 'bundle' are refused.";
+--extra-checks, --register-files-dir, --dev, --dev-flag and --wide have no effect. Metrics of
+version 1, --metatrace, --allow-sql-file-access and the commands 'metrics', 'util' and 'bundle' are
+refused.";

@@ -7,12 +7,14 @@ mod jank;
 mod lists;
 mod packages;
 mod properties;
+mod windows;
 
 use ferretto_proto::fields::trace_packet as field;
 
 use self::buffers::Buffers;
 pub(super) use self::deltas::Deltas;
 use self::frames::Frames;
+pub(super) use self::windows::{WindowPacket, Windows};
 use super::context::Context;
 
 /// Returns true if packets of this field are parsed here, in the order of time.
