@@ -97,10 +97,21 @@ impl From<rusqlite::Error> for SqlError {
     }
 }
 
-/// Returns a message of SQLite as a sentence.
+/// Returns a message of SQLite as a sentence. A name before a colon stays as it is.
 fn sentence(message: &str) -> String {
+    let begins_with_name = message
+        .split(' ')
+        .next()
+        .is_some_and(|word| word.ends_with(':'));
     let mut chars = message.chars();
-    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    let first = chars.next();
+    let first = first.map(|c| {
+        if begins_with_name {
+            c
+        } else {
+            c.to_ascii_uppercase()
+        }
+    });
     let text: String = first.into_iter().chain(chars).collect();
     if text.ends_with('.') {
         text

@@ -65,7 +65,7 @@ fn arguments(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
     })?;
     let of = trace.clone();
     scalar(connection, "extract_arg", 2, move |context| {
-        let text = |id| Value::Text(of.strings().text(id).to_owned());
+        let text = |id| optional(of.strings().get(id).map(str::to_owned));
         Ok(match argument(&of, context) {
             None | Some(ArgValue::Null) => Value::Null,
             Some(ArgValue::Real(value)) => Value::Real(value),

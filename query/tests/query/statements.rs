@@ -16,7 +16,7 @@ fn functions_run_their_queries() {
     assert!(
         session
             .error("SELECT f('a')")
-            .starts_with("F: the argument 'x' must be of type LONG.")
+            .starts_with("f: the argument 'x' must be of type LONG.")
     );
     let again = "CREATE PERFETTO FUNCTION f() RETURNS LONG AS SELECT 1";
     assert!(
