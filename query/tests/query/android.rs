@@ -445,3 +445,15 @@ fn layers_have_paths_to_their_ancestors() {
         assert_eq!(s.rows(&sql), ["0"], "{module}");
     }
 }
+
+#[test]
+fn names_of_gpu_objects_that_have_none_are_null() {
+    let mut s = over(
+        "packet { timestamp: 5 trusted_packet_sequence_id: 1
+            gpu_render_stage_event { event_id: 1 duration: 3 render_target_handle: 9 } }",
+    );
+    assert_eq!(
+        s.rows("SELECT dur, render_target, render_target_name, render_subpasses FROM gpu_slice"),
+        ["3,9,\"[NULL]\",\"[NULL]\""]
+    );
+}
