@@ -134,3 +134,13 @@ fn threads_of_a_namespace_without_its_process_are_counted() {
         1
     );
 }
+
+#[test]
+fn the_sort_index_of_a_process_in_json_makes_no_thread() {
+    let trace = crate::common::import_bytes(
+        br#"[{"ph": "M", "pid": 30, "tid": 0, "name": "process_sort_index", "args": {"sort_index": -2}},
+            {"ph": "X", "pid": 30, "tid": 31, "ts": 200, "dur": 1, "name": "event"}]"#,
+    );
+    let threads = rows(&trace, "thread", "tid");
+    assert_eq!(threads, ["0", "30", "31"]);
+}

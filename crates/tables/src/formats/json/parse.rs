@@ -322,13 +322,15 @@ impl Sink for Rows<'_> {
         is_process: bool,
         index: i64,
     ) -> Result<(), Infallible> {
-        let of = self.parsed(record);
-        let cx = &mut *self.cx;
         if is_process {
-            let upid = cx.processes.process(&mut cx.store, of.pid);
+            // Its thread need not exist.
+            let cx = &mut *self.cx;
+            let pid = pid(cx, record.thread.pid);
+            let upid = cx.processes.process(&mut cx.store, pid);
             cx.processes.set_process_sort_index(upid, index);
         } else {
-            cx.processes.set_thread_sort_index(of.utid, index);
+            let utid = self.parsed(record).utid;
+            self.cx.processes.set_thread_sort_index(utid, index);
         }
         Ok(())
     }
