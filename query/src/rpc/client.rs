@@ -7,7 +7,10 @@ use std::path::Path;
 use ferretto_wire::{Fields, encode};
 use rusqlite::types::ValueRef;
 
-use super::fields::{cell_type, cells_batch, query_result};
+use super::fields::{
+    arguments, cell_type, cells_batch, message, method, query_result, result, statement_arguments,
+    statement_result, stream,
+};
 use crate::engine::Rows;
 use crate::error::SqlError;
 
@@ -138,9 +141,9 @@ impl Client {
         let number = self.sent;
         self.sent += 1;
         let request = encode(|stream| {
-            stream.nested(1, |m| {
-                m.varint(1, number);
-                m.varint(2, method);
+            stream.nested(stream::MESSAGE, |m| {
+                m.varint(message::SEQUENCE, number);
+                m.varint(message::REQUEST, method);
                 m.bytes(arguments.0, arguments.1);
             });
         });
@@ -173,17 +176,17 @@ impl Client {
         if length > MAX_MESSAGE {
             return Err(malformed());
         }
-        let mut message = Vec::new();
-        let read = (&mut self.stream).take(length).read_to_end(&mut message);
+        let mut reply = Vec::new();
+        let read = (&mut self.stream).take(length).read_to_end(&mut reply);
         read.map_err(|error| broken(&error))?;
-        if message.len() as u64 != length {
+        if reply.len() as u64 != length {
             return Err(broken(&io::ErrorKind::UnexpectedEof.into()));
         }
-        let text = |number| Fields::find(number, &message).and_then(|it| it.as_str_lossy());
-        if let Some(error) = text(5) {
+        let error = Fields::find(message::FATAL_ERROR, &reply);
+        if let Some(error) = error.and_then(|it| it.as_str_lossy()) {
             return Err(SqlError::new(error.into_owned()));
         }
-        let content = Fields::find(field, &message).and_then(|field| field.as_bytes());
+        let content = Fields::find(field, &reply).and_then(|field| field.as_bytes());
         match content {
             Some(content) => Ok(content.to_vec()),
             None => Err(SqlError::new("The server does not know this request.")),
@@ -199,18 +202,19 @@ impl Client {
         let (mut offset, mut count) = (0, 0_usize);
         loop {
             let arguments = encode(|m| {
-                m.string(1, sql);
-                m.varint(2, offset);
+                m.string(statement_arguments::SQL, sql);
+                m.varint(statement_arguments::OFFSET, offset);
             });
-            self.send(20, (115, &arguments))?;
+            self.send(method::STATEMENT, (arguments::STATEMENT, &arguments))?;
             let (mut columns, mut next, mut wants_more) = (0, None, true);
             loop {
-                let reply = self.receive(219)?;
+                let reply = self.receive(result::STATEMENT)?;
                 let number = |field| Fields::find(field, &reply).and_then(|it| it.as_u64());
-                if number(3) == Some(1) {
-                    next = number(2);
+                if number(statement_result::IS_STATEMENT) == Some(1) {
+                    next = number(statement_result::NEXT_OFFSET);
                 }
-                let result = Fields::find(1, &reply).and_then(|field| field.as_bytes());
+                let result = Fields::find(statement_result::QUERY_RESULT, &reply)
+                    .and_then(|field| field.as_bytes());
                 let part = Part::of(result.unwrap_or_default());
                 if !part.names.is_empty() {
                     columns = part.names.len();

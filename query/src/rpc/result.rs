@@ -7,7 +7,7 @@ use std::time::Instant;
 use ferretto_wire::{Encoder, encode};
 use rusqlite::types::ValueRef;
 
-use super::fields::{cell_type, cells_batch, query_result};
+use super::fields::{cell_type, cells_batch, query_result, statement_result};
 use crate::engine::{Rows, Statements};
 
 /// The number of cells at which a batch is complete.
@@ -125,15 +125,15 @@ impl<'a> ResultWriter<'a> {
         // Only the first message has the position.
         self.statement = Some(StatementHead::Unknown);
         encode(|result| {
-            result.bytes(1, &message);
+            result.bytes(statement_result::QUERY_RESULT, &message);
             match head {
                 StatementHead::Run { next } => {
-                    result.varint(2, next as u64);
-                    result.bool(3, true);
+                    result.varint(statement_result::NEXT_OFFSET, next as u64);
+                    result.bool(statement_result::IS_STATEMENT, true);
                 }
                 StatementHead::Nothing { next } => {
-                    result.varint(2, next as u64);
-                    result.bool(3, false);
+                    result.varint(statement_result::NEXT_OFFSET, next as u64);
+                    result.bool(statement_result::IS_STATEMENT, false);
                 }
                 StatementHead::Unknown => {}
             }

@@ -8,7 +8,10 @@ use std::sync::atomic::AtomicBool;
 use ferretto_tables::{Continue, Trace};
 use ferretto_wire::{Fields, encode};
 
-use super::fields::register_sql_package as package;
+use super::fields::{
+    export_arguments, export_format as format, metatrace_result, query_arguments,
+    register_sql_package as package, sql_module, statement_arguments, status_result,
+};
 use super::metatrace::Metatrace;
 use super::result::{ResultWriter, StatementHead};
 use super::{API_VERSION, UPSTREAM_VERSION};
@@ -154,12 +157,13 @@ impl Processor {
     pub(super) fn status(&self) -> Vec<u8> {
         encode(|message| {
             if !self.name.is_empty() {
-                message.string(1, &self.name);
+                message.string(status_result::LOADED_TRACE_NAME, &self.name);
             }
             let version = concat!("Ferretto ", env!("CARGO_PKG_VERSION"));
-            message.string(2, &format!("{version}, compatible with {UPSTREAM_VERSION}"));
-            message.varint(3, API_VERSION);
-            message.string(4, UPSTREAM_VERSION);
+            let version = format!("{version}, compatible with {UPSTREAM_VERSION}");
+            message.string(status_result::HUMAN_READABLE_VERSION, &version);
+            message.varint(status_result::API_VERSION, API_VERSION);
+            message.string(status_result::VERSION_CODE, UPSTREAM_VERSION);
         })
     }
 
@@ -170,7 +174,7 @@ impl Processor {
         arguments: &[u8],
         send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        let sql = text(arguments, 1);
+        let sql = text(arguments, query_arguments::SQL);
         self.run(&sql, ResultWriter::new(send))
     }
 
@@ -181,8 +185,9 @@ impl Processor {
         arguments: &[u8],
         send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        let sql = text(arguments, 1);
-        let offset = Fields::find(2, arguments).and_then(|field| field.as_u64());
+        let sql = text(arguments, statement_arguments::SQL);
+        let offset = Fields::find(statement_arguments::OFFSET, arguments);
+        let offset = offset.and_then(|field| field.as_u64());
         let offset = usize::try_from(offset.unwrap_or_default()).unwrap_or(usize::MAX);
         let (head, statement) = match statement_after(&sql, offset) {
             Ok(Some((statement, next))) => (StatementHead::Run { next }, statement),
@@ -228,8 +233,11 @@ impl Processor {
     pub(super) fn read_metatrace(&mut self) -> Vec<u8> {
         let trace = self.metatrace.stop();
         encode(|message| match &trace {
-            Some(trace) => message.bytes(1, trace),
-            None => message.string(2, "The trace of the trace processor was not enabled."),
+            Some(trace) => message.bytes(metatrace_result::METATRACE, trace),
+            None => message.string(
+                metatrace_result::ERROR,
+                "The trace of the trace processor was not enabled.",
+            ),
         })
     }
 
@@ -241,8 +249,8 @@ impl Processor {
             match field.number {
                 package::MODULES => {
                     let bytes = field.as_bytes().unwrap_or_default();
-                    let name = text(bytes, package::MODULE_NAME);
-                    modules.push((name, text(bytes, package::MODULE_SQL)));
+                    let name = text(bytes, sql_module::NAME);
+                    modules.push((name, text(bytes, sql_module::SQL)));
                 }
                 package::ALLOW_OVERRIDE => replace = field.as_bool().unwrap_or(false),
                 _ => {}
@@ -267,10 +275,11 @@ fn failed_output(error: &SqlError) -> std::io::Error {
 
 /// Returns the format of a message `ExportArgs`.
 pub(super) fn export_format(arguments: &[u8]) -> Result<ExportFormat, SqlError> {
-    match Fields::find(1, arguments).and_then(|field| field.as_u64()) {
-        Some(2) => Ok(ExportFormat::Arrow),
-        Some(3) => Ok(ExportFormat::Sqlite),
-        Some(1) => Err(SqlError::new(
+    let number = Fields::find(export_arguments::FORMAT, arguments).and_then(|field| field.as_u64());
+    match number {
+        Some(format::ARROW_TAR) => Ok(ExportFormat::Arrow),
+        Some(format::SQLITE) => Ok(ExportFormat::Sqlite),
+        Some(format::PERFETTO) => Err(SqlError::new(
             "The format 'perfetto' is not supported: its files are only read by the version of \
              upstream's program that wrote them. Use sqlite or arrow_tar.",
         )),

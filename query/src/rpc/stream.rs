@@ -3,8 +3,14 @@
 use std::io::{self, Read, Write};
 
 use ferretto_http::{Budget, Buffer};
-use ferretto_wire::{Fields, encode};
+use ferretto_wire::{Encoder, Fields, encode};
 
+use super::fields::{
+    append_trace_data_result, arguments, compute_metric_result, create_summarizer_result,
+    destroy_summarizer_result, export_result, finalize_data_result, message, metatrace_result,
+    method, query_summarizer_result, register_sql_package_result, result, stream, summary_result,
+    update_summarizer_result,
+};
 use super::result::{ResultWriter, StatementHead};
 use super::state::Processor;
 use super::turns::{PATIENCE, Turn, Turns};
@@ -60,7 +66,7 @@ struct Call {
 
 /// Metrics of the first version are programs of a server of upstream's: they are refused.
 fn compute_metric(_: &mut Processor, _: &[u8]) -> Vec<u8> {
-    encode(|m| m.string(2, NO_METRICS))
+    encode(|m| m.string(compute_metric_result::ERROR, NO_METRICS))
 }
 
 /// The reason why metrics of the first version are refused.
@@ -69,45 +75,45 @@ pub(super) const NO_METRICS: &str =
 
 const CALLS: [Call; 6] = [
     Call {
-        method: 5,
-        arguments: 105,
-        reply: 205,
-        error: 2,
+        method: method::COMPUTE_METRIC,
+        arguments: arguments::COMPUTE_METRIC,
+        reply: result::COMPUTE_METRIC,
+        error: compute_metric_result::ERROR,
         run: compute_metric,
     },
     Call {
-        method: 15,
-        arguments: 110,
-        reply: 214,
-        error: 3,
+        method: method::SUMMARIZE_TRACE,
+        arguments: arguments::SUMMARIZE_TRACE,
+        reply: result::SUMMARIZE_TRACE,
+        error: summary_result::ERROR,
         run: Processor::trace_summary,
     },
     Call {
-        method: 16,
-        arguments: 111,
-        reply: 215,
-        error: 2,
+        method: method::CREATE_SUMMARIZER,
+        arguments: arguments::CREATE_SUMMARIZER,
+        reply: result::CREATE_SUMMARIZER,
+        error: create_summarizer_result::ERROR,
         run: Processor::create_summarizer,
     },
     Call {
-        method: 17,
-        arguments: 112,
-        reply: 216,
-        error: 2,
+        method: method::UPDATE_SUMMARIZER,
+        arguments: arguments::UPDATE_SUMMARIZER,
+        reply: result::UPDATE_SUMMARIZER,
+        error: update_summarizer_result::ERROR,
         run: Processor::update_summarizer,
     },
     Call {
-        method: 18,
-        arguments: 113,
-        reply: 217,
-        error: 6,
+        method: method::QUERY_SUMMARIZER,
+        arguments: arguments::QUERY_SUMMARIZER,
+        reply: result::QUERY_SUMMARIZER,
+        error: query_summarizer_result::ERROR,
         run: Processor::query_summarizer,
     },
     Call {
-        method: 19,
-        arguments: 114,
-        reply: 218,
-        error: 1,
+        method: method::DESTROY_SUMMARIZER,
+        arguments: arguments::DESTROY_SUMMARIZER,
+        reply: result::DESTROY_SUMMARIZER,
+        error: destroy_summarizer_result::ERROR,
         run: Processor::destroy_summarizer,
     },
 ];
@@ -139,10 +145,10 @@ impl<'a> ExportParts<'a> {
         }
         (self.send)(encode(|result| {
             match done {
-                Ok(()) => result.bytes(1, &self.bytes),
-                Err(error) => result.string(2, &error.to_string()),
+                Ok(()) => result.bytes(export_result::DATA, &self.bytes),
+                Err(error) => result.string(export_result::ERROR, &error.to_string()),
             }
-            result.bool(3, false);
+            result.bool(export_result::HAS_MORE, false);
         }))
     }
 }
@@ -152,8 +158,8 @@ impl Write for ExportParts<'_> {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() >= EXPORT_PART {
             let message = encode(|result| {
-                result.bytes(1, &self.bytes);
-                result.bool(3, true);
+                result.bytes(export_result::DATA, &self.bytes);
+                result.bool(export_result::HAS_MORE, true);
             });
             self.bytes.clear();
             if let Err(error) = (self.send)(message) {
@@ -168,6 +174,11 @@ impl Write for ExportParts<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Returns a message of the server.
+fn reply_with(content: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
+    encode(|stream| stream.nested(stream::MESSAGE, content))
 }
 
 /// The largest size of a message.
@@ -212,7 +223,7 @@ impl Stream {
                 return Ok(true);
             };
             // The content of the field, which is all of the message.
-            let message = Fields::find(1, message).and_then(|field| field.as_bytes());
+            let message = Fields::find(stream::MESSAGE, message).and_then(|field| field.as_bytes());
             let message = message.unwrap_or_default().to_vec();
             self.buffer.drain(end.unwrap_or_default());
             if !self.request(&message, take, send)? {
@@ -222,7 +233,7 @@ impl Stream {
     }
 
     fn fatal(&mut self, text: &str, send: Send<'_>) -> io::Result<()> {
-        send(encode(|stream| stream.nested(1, |m| m.string(5, text))))
+        send(reply_with(|m| m.string(message::FATAL_ERROR, text)))
     }
 
     /// Sends a reply with one field.
@@ -234,19 +245,17 @@ impl Stream {
     ) -> io::Result<()> {
         let number = self.sent;
         self.sent += 1;
-        send(encode(|stream| {
-            stream.nested(1, |m| {
-                m.int(1, number);
-                m.varint(3, method);
-                if let Some((field, bytes)) = field {
-                    m.bytes(field, bytes);
-                }
-            });
+        send(reply_with(|m| {
+            m.int(message::SEQUENCE, number);
+            m.varint(message::RESPONSE, method);
+            if let Some((field, bytes)) = field {
+                m.bytes(field, bytes);
+            }
         }))
     }
 
-    fn request(&mut self, message: &[u8], take: Take<'_, '_>, send: Send<'_>) -> io::Result<bool> {
-        let number = Fields::find(1, message)
+    fn request(&mut self, request: &[u8], take: Take<'_, '_>, send: Send<'_>) -> io::Result<bool> {
+        let number = Fields::find(message::SEQUENCE, request)
             .and_then(|f| f.as_i64())
             .unwrap_or(0);
         if number != 0 && self.received != 0 && number != self.received + 1 {
@@ -258,10 +267,10 @@ impl Stream {
             return Ok(false);
         }
         self.received = number;
-        let method = Fields::find(2, message)
+        let method = Fields::find(message::REQUEST, request)
             .and_then(|f| f.as_u64())
             .unwrap_or(0);
-        let arguments = |field| Fields::find(field, message).and_then(|f| f.as_bytes());
+        let arguments = |field| Fields::find(field, request).and_then(|f| f.as_bytes());
         let error = |field: u32, result: Result<(), SqlError>| {
             encode(|m| {
                 if let Err(error) = result {
@@ -271,32 +280,37 @@ impl Stream {
         };
         let missing = || Err(SqlError::new("the arguments are missing"));
         match method {
-            1 => {
-                let result = match arguments(101) {
+            method::APPEND_TRACE_DATA => {
+                let result = match arguments(arguments::APPEND_TRACE_DATA) {
                     Some(bytes) => take().and_then(|mut turn| turn.append(bytes)),
                     None => missing(),
                 };
-                self.reply(method, Some((201, &error(2, result))), send)?;
+                let result = error(append_trace_data_result::ERROR, result);
+                self.reply(method, Some((result::APPEND_TRACE_DATA, &result)), send)?;
             }
-            2 => {
+            method::FINALIZE_TRACE_DATA => {
                 let result = take().and_then(|mut turn| turn.finalize());
-                self.reply(method, Some((212, &error(1, result))), send)?;
+                let result = error(finalize_data_result::ERROR, result);
+                self.reply(method, Some((result::FINALIZE_TRACE_DATA, &result)), send)?;
             }
-            3 => {
-                let arguments = arguments(103).unwrap_or_default();
-                let mut part = |part: Vec<u8>| self.reply(method, Some((203, &part)), send);
+            method::QUERY_STREAMING => {
+                let arguments = arguments(arguments::QUERY).unwrap_or_default();
+                let mut part =
+                    |part: Vec<u8>| self.reply(method, Some((result::QUERY, &part)), send);
                 match take() {
                     Ok(mut turn) => turn.query(arguments, &mut part)?,
                     Err(busy) => ResultWriter::new(&mut part).end(Some(&busy.message))?,
                 }
             }
-            6 => self.reply(method, Some((206, &[])), send)?,
-            7 | 8 | 11 => {
+            method::GET_METRIC_DESCRIPTORS => {
+                self.reply(method, Some((result::METRIC_DESCRIPTORS, &[])), send)?;
+            }
+            method::RESTORE_INITIAL_TABLES | method::ENABLE_METATRACE | method::RESET => {
                 let result = take().map(|mut turn| {
                     // The reply has no error; only a mistake in the prelude could cause one.
                     let _ = match method {
-                        7 => turn.restore(),
-                        11 => turn.reset(),
+                        method::RESTORE_INITIAL_TABLES => turn.restore(),
+                        method::RESET => turn.reset(),
                         _ => {
                             turn.enable_metatrace();
                             Ok(())
@@ -309,30 +323,32 @@ impl Stream {
                 }
                 self.reply(method, None, send)?;
             }
-            9 => {
+            method::DISABLE_AND_READ_METATRACE => {
                 let metatrace = match take() {
                     Ok(mut turn) => turn.read_metatrace(),
-                    Err(busy) => error(2, Err(busy)),
+                    Err(busy) => error(metatrace_result::ERROR, Err(busy)),
                 };
-                self.reply(method, Some((209, &metatrace)), send)?;
+                self.reply(method, Some((result::METATRACE, &metatrace)), send)?;
             }
-            10 => {
+            method::GET_STATUS => {
                 let status = match take() {
                     Ok(turn) => turn.status(),
                     Err(_) => Vec::new(),
                 };
-                self.reply(method, Some((210, &status)), send)?;
+                self.reply(method, Some((result::STATUS, &status)), send)?;
             }
-            13 => {
-                let result = match arguments(108) {
+            method::REGISTER_SQL_PACKAGE => {
+                let result = match arguments(arguments::REGISTER_SQL_PACKAGE) {
                     Some(bytes) => take().and_then(|mut turn| turn.register_package(bytes)),
                     None => missing(),
                 };
-                self.reply(method, Some((211, &error(1, result))), send)?;
+                let result = error(register_sql_package_result::ERROR, result);
+                self.reply(method, Some((result::REGISTER_SQL_PACKAGE, &result)), send)?;
             }
-            20 => {
-                let arguments = arguments(115).unwrap_or_default();
-                let mut part = |part: Vec<u8>| self.reply(method, Some((219, &part)), send);
+            method::STATEMENT => {
+                let arguments = arguments(arguments::STATEMENT).unwrap_or_default();
+                let mut part =
+                    |part: Vec<u8>| self.reply(method, Some((result::STATEMENT, &part)), send);
                 match take() {
                     Ok(mut turn) => turn.statement(arguments, &mut part)?,
                     Err(busy) => {
@@ -341,9 +357,10 @@ impl Stream {
                     }
                 }
             }
-            21 => {
-                let arguments = arguments(116).unwrap_or_default();
-                let mut part = |part: Vec<u8>| self.reply(method, Some((220, &part)), send);
+            method::EXPORT => {
+                let arguments = arguments(arguments::EXPORT).unwrap_or_default();
+                let mut part =
+                    |part: Vec<u8>| self.reply(method, Some((result::EXPORT, &part)), send);
                 let mut parts = ExportParts::new(&mut part);
                 let done = match take() {
                     Ok(mut turn) => turn.export(arguments, &mut parts),
@@ -363,11 +380,9 @@ impl Stream {
                 None => {
                     let number = self.sent;
                     self.sent += 1;
-                    send(encode(|stream| {
-                        stream.nested(1, |m| {
-                            m.int(1, number);
-                            m.varint(4, method);
-                        });
+                    send(reply_with(|m| {
+                        m.int(message::SEQUENCE, number);
+                        m.varint(message::INVALID_REQUEST, method);
                     }))?;
                 }
             },

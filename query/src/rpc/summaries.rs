@@ -2,6 +2,11 @@
 
 use ferretto_wire::{Fields, encode};
 
+use super::fields::{
+    computation, create_summarizer_result, destroy_summarizer_result, query_state,
+    query_summarizer_result as result, summarizer_arguments, summary_arguments, summary_format,
+    summary_result, update_summarizer_result,
+};
 use super::state::{Processor, text};
 use crate::error::SqlError;
 use crate::summary::{Metrics, Summarizer, SummaryRequest, parse_spec, summarize, summary_text};
@@ -35,26 +40,30 @@ impl Processor {
         let result = self.try_trace_summary(arguments);
         self.metatrace.add("trace summary", "", started);
         encode(|out| match &result {
-            Ok((summary, false)) => out.bytes(1, summary),
-            Ok((summary, true)) => out.string(2, &summary_text(summary)),
-            Err(error) => out.string(3, &error.message),
+            Ok((summary, false)) => out.bytes(summary_result::BINARY, summary),
+            Ok((summary, true)) => out.string(summary_result::TEXT, &summary_text(summary)),
+            Err(error) => out.string(summary_result::ERROR, &error.message),
         })
     }
 
     /// Returns the summary, and true if it is wanted as text.
     fn try_trace_summary(&mut self, arguments: &[u8]) -> Result<(Vec<u8>, bool), SqlError> {
-        let mut specs: Vec<Vec<u8>> = all(arguments, 1).map(<[u8]>::to_vec).collect();
-        for text in all(arguments, 2) {
+        let mut specs: Vec<Vec<u8>> = all(arguments, summary_arguments::PROTO_SPECS)
+            .map(<[u8]>::to_vec)
+            .collect();
+        for text in all(arguments, summary_arguments::TEXTPROTO_SPECS) {
             specs.push(parse_spec("the specification", text)?);
         }
         if specs.is_empty() {
             return Err(SqlError::new("The request has no specification."));
         }
-        let computation = bytes(arguments, 3);
-        let wants_all = Fields::find(3, computation).and_then(|field| field.as_bool());
-        let is_text = match Fields::find(4, arguments).and_then(|field| field.as_u64()) {
-            Some(0) => false,
-            Some(1) => true,
+        let spec = bytes(arguments, summary_arguments::COMPUTATION);
+        let wants_all = Fields::find(computation::RUN_ALL_METRICS, spec);
+        let wants_all = wants_all.and_then(|field| field.as_bool());
+        let format = Fields::find(summary_arguments::OUTPUT_FORMAT, arguments);
+        let is_text = match format.and_then(|field| field.as_u64()) {
+            Some(summary_format::BINARY) => false,
+            Some(summary_format::TEXT) => true,
             Some(_) => return Err(SqlError::new("The format of the summary is unknown.")),
             None => return Err(SqlError::new("The request has no format of the summary.")),
         };
@@ -62,26 +71,32 @@ impl Processor {
             specs,
             metrics: match wants_all {
                 Some(true) => Metrics::All,
-                _ => Metrics::Named(texts(computation, 1)),
+                _ => Metrics::Named(texts(spec, computation::METRIC_IDS)),
             },
-            metadata: texts(computation, 2).pop(),
+            metadata: texts(spec, computation::METADATA_QUERY_ID).pop(),
         };
         Ok((summarize(&mut self.engine, &request)?, is_text))
     }
 
     /// Creates a summarizer, and returns the message `CreateSummarizerResult`.
     pub(super) fn create_summarizer(&mut self, arguments: &[u8]) -> Vec<u8> {
-        let id = text(arguments, 1);
+        let id = text(arguments, summarizer_arguments::ID);
         let count = self.summarizers.len();
         encode(|out| {
             if self.summarizers.contains_key(&id) {
-                out.string(2, &format!("The summarizer '{id}' exists already."));
+                out.string(
+                    create_summarizer_result::ERROR,
+                    &format!("The summarizer '{id}' exists already."),
+                );
             } else if count >= MAX_SUMMARIZERS {
-                out.string(2, &format!("There are {count} summarizers already."));
+                out.string(
+                    create_summarizer_result::ERROR,
+                    &format!("There are {count} summarizers already."),
+                );
             } else {
                 self.created_summarizers += 1;
                 let summarizer = Summarizer::new(self.created_summarizers);
-                out.string(1, &id);
+                out.string(create_summarizer_result::ID, &id);
                 self.summarizers.insert(id, summarizer);
             }
         })
@@ -89,64 +104,70 @@ impl Processor {
 
     /// Replaces the queries of a summarizer, and returns the message `UpdateSummarizerSpecResult`.
     pub(super) fn update_summarizer(&mut self, arguments: &[u8]) -> Vec<u8> {
-        let id = text(arguments, 1);
+        let id = text(arguments, summarizer_arguments::ID);
         let states = match self.summarizers.get_mut(&id) {
-            Some(summarizer) => summarizer.update(&mut self.engine, bytes(arguments, 2)),
+            Some(summarizer) => {
+                let spec = bytes(arguments, summarizer_arguments::SPEC_OR_QUERY);
+                summarizer.update(&mut self.engine, spec)
+            }
             None => Err(missing(&id)),
         };
         encode(|out| match &states {
             Ok(states) => {
                 for state in states {
-                    out.nested(1, |query| {
-                        query.string(1, &state.id);
-                        query.bool(3, state.is_updated);
-                        query.bool(4, state.is_dropped);
+                    out.nested(update_summarizer_result::QUERIES, |query| {
+                        query.string(query_state::QUERY_ID, &state.id);
+                        query.bool(query_state::WAS_UPDATED, state.is_updated);
+                        query.bool(query_state::WAS_DROPPED, state.is_dropped);
                     });
                 }
             }
-            Err(error) => out.string(2, &error.message),
+            Err(error) => out.string(update_summarizer_result::ERROR, &error.message),
         })
     }
 
     /// Computes a query of a summarizer, and returns the message `QuerySummarizerResult`.
     pub(super) fn query_summarizer(&mut self, arguments: &[u8]) -> Vec<u8> {
-        let (id, query) = (text(arguments, 1), text(arguments, 2));
+        let id = text(arguments, summarizer_arguments::ID);
+        let query = text(arguments, summarizer_arguments::SPEC_OR_QUERY);
         let Some(summarizer) = self.summarizers.get_mut(&id) else {
-            return encode(|out| out.string(6, &missing(&id).message));
+            return encode(|out| out.string(result::ERROR, &missing(&id).message));
         };
         let started = self.metatrace.now();
         let table = summarizer.query(&mut self.engine, &query);
         self.metatrace.add("summarizer", &query, started);
         encode(|out| match &table {
             Ok(Some(table)) => {
-                out.bool(1, true);
-                out.string(2, &table.name);
-                out.int(3, table.rows);
+                out.bool(result::EXISTS, true);
+                out.string(result::TABLE_NAME, &table.name);
+                out.int(result::ROW_COUNT, table.rows);
                 for column in &table.columns {
-                    out.string(4, column);
+                    out.string(result::COLUMNS, column);
                 }
-                out.double(5, table.duration_ms);
-                out.string(7, &table.sql);
-                out.string(8, &table.text);
-                out.string(9, &table.standalone_sql);
+                out.double(result::DURATION_MS, table.duration_ms);
+                out.string(result::SQL, &table.sql);
+                out.string(result::TEXTPROTO, &table.text);
+                out.string(result::STANDALONE_SQL, &table.standalone_sql);
             }
-            Ok(None) => out.bool(1, false),
+            Ok(None) => out.bool(result::EXISTS, false),
             Err(error) => {
-                out.bool(1, true);
-                out.string(6, &error.message);
+                out.bool(result::EXISTS, true);
+                out.string(result::ERROR, &error.message);
             }
         })
     }
 
     /// Drops a summarizer, and returns the message `DestroySummarizerResult`.
     pub(super) fn destroy_summarizer(&mut self, arguments: &[u8]) -> Vec<u8> {
-        let id = text(arguments, 1);
+        let id = text(arguments, summarizer_arguments::ID);
         match self.summarizers.remove(&id) {
             Some(summarizer) => {
                 summarizer.destroy(&mut self.engine);
                 Vec::new()
             }
-            None => encode(|out| out.string(1, &missing(&id).message)),
+            None => encode(|out| {
+                out.string(destroy_summarizer_result::ERROR, &missing(&id).message);
+            }),
         }
     }
 }
