@@ -18,7 +18,6 @@ modules! {
     "android.aflags": "android/aflags.sql",
     "android.battery.charging_states": "android/battery/charging_states.sql",
     "android.battery.doze": "android/battery/doze.sql",
-    "android.cpu.cluster_type": "android/cpu/cluster_type.sql",
     "android.cpu.cpu_per_uid": "android/cpu/cpu_per_uid.sql",
     "android.frames.jank_type": "android/frames/jank_type.sql",
     "android.frames.per_frame_metrics": "android/frames/per_frame_metrics.sql",
@@ -42,7 +41,6 @@ modules! {
     "android.memory.heap_graph.raw_dominator_tree": "android/memory/heap_graph/raw_dominator_tree.sql",
     "android.memory.heap_profile.callstacks": "android/memory/heap_profile/callstacks.sql",
     "android.memory.heap_profile.summary_tree": "android/memory/heap_profile/summary_tree.sql",
-    "android.network_packets": "android/network_packets.sql",
     "android.package_lookup": "android/package_lookup.sql",
     "android.process_metadata": "android/process_metadata.sql",
     "android.screen_state": "android/screen_state.sql",
@@ -60,8 +58,6 @@ modules! {
     "export.to_firefox_profile": "export/to_firefox_profile.sql",
     "intervals.create_intervals": "intervals/create_intervals.sql",
     "intervals.mipmap": "intervals/mipmap.sql",
-    "intervals.overlap": "intervals/overlap.sql",
-    "linux.cpu.utilization.general": "linux/cpu/utilization/general.sql",
     "linux.cpu.utilization.periods": "linux/cpu/utilization/periods.sql",
     "linux.cpu.utilization.slice": "linux/cpu/utilization/slice.sql",
     "linux.memory.general": "linux/memory/general.sql",
@@ -94,9 +90,35 @@ modules! {
 /// SQL that every session of this engine has, in addition to that of both engines.
 pub(crate) const PRELUDE: &str = include_str!("prelude.sql");
 
+/// Modules of which a part is the same for both engines.
+const SHARED: &[(&str, &str)] = &[
+    (
+        "intervals.overlap",
+        concat!(
+            include_str!("../stdlib/intervals/overlap.sql"),
+            include_str!("intervals/roots.sql")
+        ),
+    ),
+    (
+        "linux.cpu.utilization.general",
+        concat!(
+            include_str!("../stdlib/linux/cpu/utilization/general.sql"),
+            include_str!("linux/cpu/utilization/cycles.sql")
+        ),
+    ),
+];
+
 /// SQL that this engine adds to modules of both engines.
 pub(crate) const ADDED: &[(&str, &str)] = &[
     ("android.input", include_str!("android/input.sql")),
+    (
+        "android.cpu.cluster_type",
+        include_str!("android/cpu/cluster_type.sql"),
+    ),
+    (
+        "android.network_packets",
+        include_str!("android/network_packets.sql"),
+    ),
     (
         "android.oom_adjuster",
         include_str!("android/oom_adjuster.sql"),
@@ -115,6 +137,7 @@ pub(crate) const INCLUDED: &[(&str, &[&str])] = &[
         "android.cujs.sysui_cujs",
         &["android.frames.timeline", "android.cujs.base"],
     ),
+    ("android.cpu.cluster_type", &["intervals.intersect"]),
     ("android.gpu.memory", &["linux.memory.general"]),
     ("android.network_packets", &["std.metasql.unparenthesize"]),
     ("callstacks.stack_profile", &["v8.jit"]),
@@ -174,7 +197,7 @@ const OPERATORS: &[&str] = &[
 /// Returns the modules with their SQL.
 pub(crate) fn all() -> impl Iterator<Item = (String, String)> {
     let operators = OPERATORS.iter().map(|name| (*name, ""));
-    let own = MODULES.iter().copied().chain(operators);
+    let own = MODULES.iter().chain(SHARED).copied().chain(operators);
     let own = own.map(|(name, sql)| (name.to_owned(), sql.to_owned()));
     absent::all().into_iter().chain(own)
 }
@@ -184,6 +207,7 @@ pub fn names() -> Vec<String> {
     let absent: BTreeSet<String> = absent::all().into_iter().map(|(name, _)| name).collect();
     let own = MODULES
         .iter()
+        .chain(SHARED)
         .map(|(name, _)| *name)
         .chain(OPERATORS.iter().copied());
     let mut names: BTreeSet<String> = crate::stdlib::modules().into_keys().collect();

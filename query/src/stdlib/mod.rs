@@ -75,7 +75,13 @@ const MODULES: &[(&str, &str)] = &[
         "intervals.intersect",
         include_str!("intervals/intersect.sql"),
     ),
-    ("intervals.overlap", include_str!("intervals/overlap.sql")),
+    (
+        "intervals.overlap",
+        concat!(
+            include_str!("intervals/overlap.sql"),
+            include_str!("intervals/roots.sql")
+        ),
+    ),
     ("linux.block_io", include_str!("linux/block_io.sql")),
     (
         "linux.cpu.frequency",
@@ -92,7 +98,10 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "linux.cpu.utilization.general",
-        include_str!("linux/cpu/utilization/general.sql"),
+        concat!(
+            include_str!("linux/cpu/utilization/general.sql"),
+            include_str!("linux/cpu/utilization/cycles.sql")
+        ),
     ),
     (
         "linux.cpu.utilization.periods",

@@ -21,22 +21,6 @@ CREATE PERFETTO TABLE _cpu_freq_per_thread AS
 SELECT row_number() OVER (ORDER BY ts, ucpu) - 1 AS id, ts, dur, ucpu, cpu, utid, upid, freq
 FROM _cpu_freq_joined;
 
-CREATE PERFETTO MACRO _cycles_member(x ColumnName) RETURNS ColumnName AS $x;
-
--- Sums of cycles, time and frequencies (kHz), for each value of the columns. A thousandth of a cycle
--- is a microsecond at 1 kHz.
-CREATE PERFETTO MACRO _cycles_by(spans TableOrSubquery, columns ColumnNameList)
-RETURNS TableOrSubquery AS
-(
-  SELECT metasql_unparenthesize_exprlist!($columns), sum(dur * freq / 1000) AS millicycles,
-    sum(dur * freq / 1000) / 1000000000 AS megacycles, sum(dur) AS runtime, min(freq) AS min_freq,
-    max(freq) AS max_freq,
-    CAST(sum(CAST(dur AS REAL) * freq) / sum(CASE WHEN freq IS NOT NULL THEN dur END) AS INT)
-      AS avg_freq
-  FROM $spans
-  GROUP BY metasql_unparenthesize_exprlist!($columns)
-);
-
 -- The parts of spans within an interval.
 CREATE PERFETTO FUNCTION _cpu_freq_in_interval(ts LONG, dur LONG)
 RETURNS TABLE(ts LONG, dur LONG, ucpu LONG, cpu LONG, utid LONG, upid LONG, freq LONG) AS
