@@ -7,13 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use ferretto_probes::PROCESS_STATS;
-use ferretto_probes::ftrace::{FTRACE, kernel_wakes_readers};
 use ferretto_proto::process_stats_config::Quirks;
 use ferretto_proto::trace_config::buffer_config::FillPolicy;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, IncrementalStateConfig};
-use ferretto_proto::{
-    FtraceConfig, Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy,
-};
+use ferretto_proto::{Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy};
 use ferretto_trace::summary::RING_SESSION;
 
 use crate::read::parse_bytes;
@@ -26,11 +23,6 @@ const MAX_BYTES: u64 = 1 << 40;
 const CLEAR_PERIOD_MS: u32 = 5000;
 /// The buffer for names of processes and threads, which are written once.
 const NAMES_KB: u32 = 8 << 10;
-/// The period of reading the kernel's buffers in milliseconds. Nobody waits for the events, and
-/// snapshots read them first. A process that ends within the period has no command line.
-const DRAIN_PERIOD_MS: u32 = 250;
-/// The fill level at which one of the kernel's buffers is read earlier, in per cent.
-const DRAIN_PERCENT: u32 = 25;
 /// The period of checks of conditions.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -109,28 +101,11 @@ pub(super) fn keep(config: &mut TraceConfig, bytes: u64) {
         buffer.fill_policy = Some(FillPolicy::RING_BUFFER);
     }
     keep_names(config);
-    if kernel_wakes_readers() {
-        read_seldom(config);
-    }
     config.incremental_state_config = MessageField::some(IncrementalStateConfig {
         clear_period_ms: Some(CLEAR_PERIOD_MS),
         ..Default::default()
     });
     config.unique_session_name = Some(session_name().into_bytes());
-}
-
-/// Lets kernel events wait in the kernel's buffers, whose fill level wakes the reader.
-fn read_seldom(config: &mut TraceConfig) {
-    for source in &mut config.data_sources {
-        let source = source.config.get_or_insert_default();
-        if source.name.as_deref() != Some(FTRACE.as_bytes()) {
-            continue;
-        }
-        let mut kernel = decode_lazy::<FtraceConfig>(&source.ftrace_config).unwrap_or_default();
-        kernel.drain_period_ms = Some(DRAIN_PERIOD_MS);
-        kernel.drain_buffer_percent = Some(DRAIN_PERCENT);
-        source.ftrace_config = Some(kernel.encode_to_vec());
-    }
 }
 
 /// Gives the names of processes and threads a buffer of their own, so that statistics do not

@@ -58,4 +58,3 @@ pub use print_filter::{Match, PrintFilter, Rule};
 pub use table::{KnownEvent, MessageField, MessageType, find, known_events};
 pub use throttle::RssLayout;
 pub use tracefs::{CpuStats, Tracefs, TracefsError, hard_reset};
-pub use watermark::kernel_wakes_readers;

@@ -66,7 +66,9 @@ impl Watermark {
         wanted: u32,
         mut readers: impl Iterator<Item = BorrowedFd<'a>>,
     ) -> Result<(), KernelError> {
-        if !kernel_wakes_readers() || readers.any(|reader| state(reader).is_err()) {
+        let release = rustix::system::uname();
+        let release = release.release().to_string_lossy();
+        if !wakes_readers(&release) || readers.any(|reader| state(reader).is_err()) {
             return Err(KernelError::NoWatermark);
         }
         let failed = |error| KernelError::File {
@@ -105,12 +107,6 @@ pub(super) fn state(reader: BorrowedFd<'_>) -> io::Result<bool> {
         return Err(io::Error::other("cannot be waited for"));
     }
     Ok(found.contains(PollFlags::IN))
-}
-
-/// Returns true if this kernel wakes readers when its buffers fill up to `drain_buffer_percent`.
-pub fn kernel_wakes_readers() -> bool {
-    let release = rustix::system::uname();
-    wakes_readers(&release.release().to_string_lossy())
 }
 
 fn wakes_readers(release: &str) -> bool {
