@@ -272,10 +272,10 @@ impl View {
     /// # Errors
     ///
     /// Fails if a part of its index turned out to be damaged.
-    pub fn intact<R>(&self, read: impl FnOnce() -> R) -> Result<R, Indexed> {
+    pub fn intact<R>(&self, read: impl FnOnce() -> R) -> Result<R, Box<Indexed>> {
         match &self.index {
             None => Ok(read()),
-            Some(of) => self.trace.intact(read).ok_or_else(|| of.clone()),
+            Some(of) => self.trace.intact(read).ok_or_else(|| Box::new(of.clone())),
         }
     }
 

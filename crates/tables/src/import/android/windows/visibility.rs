@@ -267,7 +267,7 @@ pub(super) struct Layers<'a> {
     snapshot: Part<'a>,
     /// All layers, in the order of the packet.
     pub(super) all: Vec<Layer<'a>>,
-    /// The last index in `all` of each id.
+    /// The first index in `all` of each id.
     by_id: FxHashMap<i32, usize>,
     /// The indexes in `all` of the layers on displays, from the back to the front.
     pub(super) drawn: Vec<usize>,
