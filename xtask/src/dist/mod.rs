@@ -314,3 +314,20 @@ fn call(command: &mut Command) -> Result<()> {
     ensure!(status.success(), "{name} failed");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CI builds packages with another profile.
+    #[test]
+    fn both_workspaces_have_the_profile_of_packages() {
+        for workspace in ["Cargo.toml", "query/Cargo.toml"] {
+            let manifest = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("..")
+                .join(workspace);
+            let text = fs::read_to_string(manifest).unwrap();
+            assert!(text.contains("\n[profile.dist]\n"), "{workspace}");
+        }
+    }
+}
